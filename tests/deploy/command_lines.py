@@ -67,7 +67,7 @@ class Case:
       words: its arguments.
       files: additional files of the folder.
       variables: environment variables; None as a value removes one.
-      shell: what a shell does before, such as `ulimit -n 8`.
+      shell: what a shell does before, such as `ulimit -n 8`; it has the compilers as $CC and $CXX.
       stdin: `null`, `closed`, `pipe` or `file`; the latter two have the text of `lean.c`.
       stdout, stderr: `pipe`, `closed`, `full`, `unread`, or `slow` (a pipe that does not block and is read late).
     """
@@ -271,7 +271,8 @@ def generate(seed: int, number: int) -> Case:
     if rng.random() < 0.12:
         # A link looks for files beside itself with -no-canonical-prefixes.
         kept = tuple(word for word in case.words if word != "-no-canonical-prefixes")
-        case = dataclasses.replace(case, name=rng.choice(LINK_NAMES), words=kept)
+        files = {name: content.replace(b"-no-canonical-prefixes", b"-H") for name, content in case.files.items()}
+        case = dataclasses.replace(case, name=rng.choice(LINK_NAMES), words=kept, files=files)
         if case.name == "clang-cl" and rng.random() < 0.7:
             case = dataclasses.replace(case, words=_spelled_for_cl(rng, case.words))
     return _in_surroundings(rng, case)

@@ -348,8 +348,10 @@ def test_a_fragment_of_a_database_is_the_users(compiler: Compiler, place: Path) 
     """clang chooses its name."""
     fragments = []
     for how in (compiler.plain, compiler.run):
-        result = how(["-Oz", "-gen-cdb-fragment-path", "fragments", "-c", "lean.c", "-o", "made.o"], place)
+        arguments = ["-Oz", "-g", "-grecord-command-line", "-gen-cdb-fragment-path", "fragments"]
+        result = how([*arguments, "-c", "lean.c", "-o", "made.o"], place)
         assert (result.returncode, result.stderr) == (0, "")
+        assert b"-gen-cdb-fragment-path fragments" in (place / "made.o").read_bytes()
         [fragment] = (place / "fragments").iterdir()
         fragments.append((len(fragment.name), fragment.read_text()))
         shutil.rmtree(place / "fragments")

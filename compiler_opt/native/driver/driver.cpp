@@ -175,9 +175,7 @@ class Driver {
 
   // The user's command line with additional options, which are not recorded in objects or databases.
   Command command_with(Words options, const CommandLine &line) {
-    Words last;
-    if (line.is_recorded())
-      last = record_options(run_child(plain_command({kPrintCommands}), true).err);
+    Words last = recorded(line);
     if (!line.database().empty()) {
       run_child(plain_command({kDriverOnly}), true);
       repair_database(line.path(line.database()));
@@ -193,6 +191,13 @@ class Driver {
     return command;
   }
 
+  // The options by which an object that contains its command line contains the user's.
+  const Words &recorded(const CommandLine &line) {
+    if (line.is_recorded() && recorded_.empty())
+      recorded_ = record_options(run_child(plain_command({kPrintCommands}), true).err);
+    return recorded_;
+  }
+
   // Has clang write its fragment of a compilation database, and from now on leaves the option for that out.
   void write_fragment(const CommandLine &line) {
     const auto option = std::find(arguments_.begin(), arguments_.end(), kFragments);
@@ -204,6 +209,7 @@ class Driver {
       insert_last({kFragments, fragments.path()}, &command);
     run_child(command, true);
     fragments.publish();
+    recorded(line);
     arguments_.erase(option, option + 2);
   }
 
@@ -367,6 +373,7 @@ class Driver {
   std::vector<Policy> policies_;  // all of them; from `run` on, those that decide in this compilation
   std::string cache_;  // the compiler cache that will store the object, if any
   std::vector<int> inherited_;
+  Words recorded_;
   std::optional<Output> output_;
   std::optional<DecisionLog> log_;
   std::optional<Children> children_;
