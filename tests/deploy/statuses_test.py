@@ -145,3 +145,19 @@ def test_it_can_be_interrupted_while_nobody_reads(compiler: Compiler, place: Pat
         time.sleep(0.2)
         process.send_signal(number)
         assert process.wait(timeout=30) == -number
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_can_be_interrupted_before_nobody_reads(compiler: Compiler, place: Path, number: int) -> None:
+    """What the compiler has printed until then is more than a pipe holds."""
+    warnings = "".join(f"static int unused{i};\n#warning {'x' * 90}\n" for i in range(2000))
+    (place / "waits.c").write_text(f'{warnings}#include "fifo.h"\n')
+    os.mkfifo(place / "fifo.h")
+    reader, writer = os.pipe()
+    command = [compiler.driver, "-Oz", "-c", "waits.c"]
+    with subprocess.Popen(command, cwd=place, stderr=writer) as process, os.fdopen(reader, "rb"):
+        os.close(writer)
+        # The compiler has come to the end once it opens the pipe.
+        with (place / "fifo.h").open("wb"):
+            process.send_signal(number)
+            assert process.wait(timeout=30) == -number

@@ -32,8 +32,10 @@ struct Outcome {
                                    WTERMSIG(status) == SIGHUP || WTERMSIG(status) == SIGQUIT);
   }
 
-  // Whether all of the output could be passed on; errno says why not.
-  bool replay() const { return write_all(STDOUT_FILENO, out) && write_all(STDERR_FILENO, err); }
+  // Whether all of the output could be passed on, perhaps without waiting for readers; errno says why not.
+  bool replay(bool waits = true) const {
+    return write_all(STDOUT_FILENO, out, waits) && write_all(STDERR_FILENO, err, waits);
+  }
 };
 
 // Ends this process as the child ended: with its exit status, or by its signal.

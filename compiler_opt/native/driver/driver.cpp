@@ -305,7 +305,7 @@ class Driver {
     if (Children::signal() != 0 || outcome.interrupted()) {
       if (output_)
         output_->drop_aside();
-      replay(outcome);
+      outcome.replay(/*waits=*/false);
       exit_like({Children::signal() != 0 ? Children::signal() : outcome.status, "", ""});
     }
     return outcome;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdint>
 #include <fcntl.h>
 #include <poll.h>
@@ -59,18 +60,21 @@ inline std::string read_file(const std::string &path, size_t max_bytes = SIZE_MA
   return content;
 }
 
-// Writes the whole text, however slowly it is read; returns false, with errno, if that is impossible.
-inline bool write_all(int file, std::string_view text) {
+// Writes the whole text, however slowly it is read; or, if it must not wait, as much as there is room for. Returns false,
+// with errno, if something is left.
+inline bool write_all(int file, std::string_view text, bool waits = true) {
   while (!text.empty()) {
-    const ssize_t written = write(file, text.data(), text.size());
-    if (written >= 0) {
-      text.remove_prefix(static_cast<size_t>(written));
-    } else if (errno == EAGAIN) {
-      pollfd event = {file, POLLOUT, 0};
-      poll(&event, 1, -1);
-    } else if (errno != EINTR) {
+    pollfd event = {file, POLLOUT, 0};
+    if (!waits && poll(&event, 1, 0) != 1)
       return false;
-    }
+    // A pipe that is ready takes as many bytes at once.
+    const ssize_t written = write(file, text.data(), waits ? text.size() : std::min<size_t>(text.size(), PIPE_BUF));
+    if (written >= 0)
+      text.remove_prefix(static_cast<size_t>(written));
+    else if (errno == EAGAIN)
+      poll(&event, 1, -1);
+    else if (errno != EINTR)
+      return false;
   }
   return true;
 }
