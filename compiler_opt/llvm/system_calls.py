@@ -36,18 +36,25 @@ REFUSED = """
     msgget 68 186, msgsnd 69 189, msgrcv 70 188, msgctl 71 187, mq_open 240 180, mq_unlink 241 181
     add_key 248 217, request_key 249 218, keyctl 250 219
     # The kernel's less tried parts.
-    bpf 321 280, userfaultfd 323 282, unshare 272 97, setns 308 268
+    bpf 321 280, userfaultfd 323 282, unshare 272 97, setns 308 268, fanotify_init 300 262, open_by_handle_at 304 265
+    mount 165 40, umount2 166 39, pivot_root 155 41, chroot 161 51, fsopen 430 430, fsconfig 431 431, fsmount 432 432
+    fspick 433 433, open_tree 428 428, move_mount 429 429, mount_setattr 442 442
 """
 """Calls with their numbers on x86-64 and AArch64, `-` where there is none."""
 
 SESSIONS = "setsid 112 157, setpgid 109 154"
 """By these, a process would outlive its process group. A fork server's filter allows them: its forks begin sessions."""
 
-PRLIMIT64, FCNTL, IOCTL = (302, 261), (72, 25), (16, 29)
+PRLIMIT64, FCNTL, IOCTL, CLONE = (302, 261), (72, 25), (16, 29), (56, 220)
 """Their numbers on both; these are refused for some arguments, see `_FCNTL_REFUSED` and the following."""
+CLONE3 = (435, 435)
+"""It hides its flags in memory. As on older kernels, it does not exist, and C libraries use `clone`."""
 
-# linux/fcntl.h: signals to others (F_SETOWN, F_SETSIG, F_SETOWN_EX); holding up others (F_SETLEASE); F_NOTIFY
-_FCNTL_REFUSED = (8, 10, 15, 1024, 1026)
+# linux/fcntl.h: signals to others (F_SETOWN, F_SETSIG, F_SETOWN_EX); holding up others (F_SETLEASE); F_NOTIFY; what is
+# said of files (F_SET_RW_HINT, F_SET_FILE_RW_HINT)
+_FCNTL_REFUSED = (8, 10, 15, 1024, 1026, 1036, 1038)
+# linux/sched.h: all kinds of namespaces, and children of somebody else (CLONE_NEW*, CLONE_PARENT)
+_CLONE_REFUSED = 0x7E02_8000
 # asm-generic/ioctls.h: whether it is a terminal, and how wide (TCGETS, TCGETS2, TIOCGWINSZ); FIONREAD, FIONBIO,
 # FIONCLEX, FIOCLEX. Others set attributes of files, or type into terminals.
 _IOCTL_ALLOWED = (0x5401, 0x802C_542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
@@ -57,13 +64,14 @@ _OWN_PROCESS = (0,)
 _SET_MODE_FILTER, _GET_ACTION_AVAILABLE = 1, 2
 _SPEC_ALLOW = 1 << 2  # The filter is not for mitigating speculation, which would slow the compiler down.
 _RETURN_ERRNO, _RETURN_ALLOW = 0x0005_0000, 0x7FFF_0000
-_LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _RETURN = 0x20, 0x15, 0x35, 0x06
+_LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _OFFSET_NUMBER, _OFFSET_MACHINE, _OFFSET_ARGUMENTS = 0, 4, 16
 _X32 = 0x4000_0000  # added to the numbers of x86-64 for another ABI
 
 # (code, jump if true, jump if false, operand); jumps count the instructions to skip.
 _Instruction = tuple[int, int, int, int]
 _REFUSE: _Instruction = (_RETURN, 0, 0, _RETURN_ERRNO | errno.EPERM)
+_UNKNOWN: _Instruction = (_RETURN, 0, 0, _RETURN_ERRNO | errno.ENOSYS)
 _ALLOW: _Instruction = (_RETURN, 0, 0, _RETURN_ALLOW)
 
 
@@ -117,6 +125,9 @@ def refusing(*, sessions: bool = True) -> Program | None:
     for pair in numbers(REFUSED + SESSIONS if sessions else REFUSED).values():
         number = pair[column]
         instructions += [] if number is None else [(_JUMP_EQUAL, 0, 1, number), _REFUSE]
+    instructions += [(_JUMP_EQUAL, 0, 1, CLONE3[column]), _UNKNOWN]
+    flags: list[_Instruction] = [(_LOAD, 0, 0, _OFFSET_ARGUMENTS), (_JUMP_BITS, 0, 1, _CLONE_REFUSED), _REFUSE, _ALLOW]
+    instructions += [(_JUMP_EQUAL, 0, len(flags), CLONE[column]), *flags]
     instructions += _by_argument(PRLIMIT64[column], 0, _OWN_PROCESS, _ALLOW, _REFUSE)
     instructions += _by_argument(FCNTL[column], 1, _FCNTL_REFUSED, _REFUSE, _ALLOW)
     instructions += _by_argument(IOCTL[column], 1, _IOCTL_ALLOWED, _ALLOW, _REFUSE)

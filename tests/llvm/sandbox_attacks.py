@@ -6,6 +6,7 @@ OUTSIDE holds `file` and the datagram socket `service`, VICTIM is a process, NUM
 (JSON). Prints, as JSON, the name of the error by attack; null where it succeeded.
 """
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -22,7 +23,8 @@ from pathlib import Path
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _FS_IOC_SETFLAGS = 0x4008_6602
-_AT_FDCWD, _PTRACE_ATTACH, _IPC_PRIVATE, _IPC_RMID, _CLONE_NEWUSER = -100, 16, 0, 0, 1 << 28
+_AT_FDCWD, _PTRACE_ATTACH, _IPC_PRIVATE, _IPC_RMID, _CLONE_NEWUSER, _CLONE_PARENT = -100, 16, 0, 0, 1 << 28, 1 << 15
+_F_SET_RW_HINT = 1036
 _USUAL_CAPABILITIES = 0b110  # to read and write what others own
 
 
@@ -44,6 +46,18 @@ def main() -> None:
 
     def share_memory() -> None:
         call("shmctl", call("shmget", _IPC_PRIVATE, 4096, 0o600), _IPC_RMID, 0)
+
+    def clone(flags: int) -> None:
+        if child := call("clone", flags | signal.SIGCHLD, 0, 0, 0, 0):
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child, 0)
+        else:
+            os._exit(0)
+
+    def clone_by_structure() -> None:
+        arguments = struct.pack("=8Q", _CLONE_NEWUSER, 0, 0, 0, signal.SIGCHLD, 0, 0, 0)
+        if not call("clone3", arguments, len(arguments)):
+            os._exit(0)
 
     def use_capabilities() -> None:
         status = Path("/proc/self/status").read_text().split()
@@ -80,6 +94,12 @@ def main() -> None:
         "shared memory": share_memory,
         "keys": lambda: call("keyctl", 0, -3, 1),
         "user namespace": lambda: call("unshare", _CLONE_NEWUSER),
+        "user namespace by clone": lambda: clone(_CLONE_NEWUSER),
+        "user namespace by clone3": clone_by_structure,
+        "child of the parent": lambda: clone(_CLONE_PARENT),
+        "file system": lambda: call("fsopen", b"tmpfs", 0),
+        "root": lambda: os.chroot("/"),
+        "hint": lambda: fcntl.fcntl(reading, _F_SET_RW_HINT, struct.pack("Q", 2)),
         "datagram": send,
         "symbolic link": lambda: (scratch / "link").symlink_to("/etc/passwd"),
         "pipe": lambda: os.mkfifo(scratch / "pipe"),
