@@ -274,3 +274,33 @@ def test_what_is_written_beside_it_is_of_the_same_program(
         beside.unlink()
     assert written[0][0] == written[1][0]
     assert written[0][1] == written[1][1]
+
+
+@pytest.mark.parametrize("kind", ["symbolic", "hard"])
+def test_what_is_written_through_a_link_stays_there(compiler: Compiler, place: Path, kind: str) -> None:
+    (place / "real.o").touch()
+    if kind == "symbolic":
+        (place / "link.o").symlink_to("real.o")
+    else:
+        (place / "link.o").hardlink_to(place / "real.o")
+    arguments = ["-Oz", "-Xclang", "-fno-temp-file", "-c", "fat.c", "-o"]
+    assert compiler.with_policy([*arguments, "expected.o"], place).returncode == 0
+    result = compiler.run([*arguments, "link.o"], place, NEVER_WORSE)
+    assert result.returncode == 0 and "(never worse): it cannot be moved aside: Too many links" in result.stderr
+    assert (place / "link.o").samefile(place / "real.o")
+    assert (place / "real.o").read_bytes() == (place / "expected.o").read_bytes()
+
+
+@pytest.mark.parametrize("source", ["fat.c", "bad.c"])
+def test_what_is_appended_comes_once(compiler: Compiler, place: Path, source: str) -> None:
+    (place / "warns.h").write_text("#warning once\n")
+    (place / source).write_text((place / source).read_text() + '#include "warns.h"\n')
+    logs = {"CC_LOG_DIAGNOSTICS": "1", "CC_LOG_DIAGNOSTICS_FILE": "log", "CC_PRINT_PROC_STAT": "1"}
+    logs["CC_PRINT_PROC_STAT_FILE"] = "stat"
+    lines = []
+    for how in (compiler.plain, compiler.run):
+        how(["-Oz", "-c", source], place, {**logs, **NEVER_WORSE})
+        lines.append([len((place / name).read_text().splitlines()) for name in ("log", "stat")])
+        for name in ("log", "stat"):
+            (place / name).unlink()
+    assert lines[0] == lines[1] and min(lines[0]) > 0

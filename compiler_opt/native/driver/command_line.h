@@ -79,10 +79,7 @@ class CommandLine {
  private:
   enum class Step { kAssembly, kObject, kLink };
 
-  static bool is_overridden() {
-    const char *edits = std::getenv("CCC_OVERRIDE_OPTIONS");
-    return edits && *edits;
-  }
+  static bool is_overridden() { return !edits().empty(); }
 
   // Expands response files as clang does. One that can be read only once (a pipe) is not read.
   void expand(const std::vector<std::string> &arguments) {
@@ -237,7 +234,7 @@ class CommandLine {
       "-###",       "-fsyntax-only",    "--analyze",   "-emit-ast",      "--precompile",  "-fmodule-only",
       "--version",  "--help",           "-help",       "--help-hidden",  "-verify-pch",   "-extract-api",
       "--migrate",  "-rewrite-objc",    "-emit-pch",   "-emit-module",   "-fdriver-only", "-rewrite-legacy-objc",
-      "-module-file-info"};
+      "-module-file-info", "-ccc-print-phases", "-ccc-print-bindings"};
   static constexpr std::string_view kStopEarlyPrefixes[] = {
       "-print-", "--print-", "-dumpmachine", "-dumpversion", "--autocomplete=", "-cc1", "-emit-interface-stubs",
       "-fopenmp-targets=", "-gen-reproducer", "--offload-arch=", "--offload=", "--cuda-", "-emit-merged-ifs"};

@@ -7,7 +7,9 @@
 #include "words.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
+#include <regex.h>
 #include <string>
 #include <string_view>
 #include <sys/stat.h>
@@ -55,6 +57,38 @@ inline std::string level_of(const std::string &option) {
   if (value == "fast" || (value.size() == 1 && value[0] >= '4' && value[0] <= '9'))
     return "O3";
   return "O" + value;
+}
+
+// The edits of command lines that clang makes for CCC_OVERRIDE_OPTIONS, or empty.
+inline std::string edits() {
+  const char *value = std::getenv("CCC_OVERRIDE_OPTIONS");
+  return value ? value : "";
+}
+
+// Whether those edits concern more than the user's options: they add one that records the command line, or substitute
+// something in one of ours. clang compiles plainly then.
+inline bool edits_concern(std::vector<std::string> ours) {
+  ours.insert(ours.end(), {"--start-no-unused-arguments", "--end-no-unused-arguments"});
+  const std::string text = edits();
+  for (const char *recorder : {"record", "-MJ", "-gen-cdb"})
+    if (text.find(recorder) != std::string::npos)
+      return true;
+  for (const std::string &edit : split_words(text)) {
+    const std::string bare = edit.substr(edit[0] == '#');
+    const size_t end = bare.rfind('/', bare.size() - 2);
+    regex_t pattern;
+    if (!starts_with(bare, "s/") || end == std::string::npos || end < 2)
+      continue;
+    if (regcomp(&pattern, bare.substr(2, end - 2).c_str(), REG_EXTENDED | REG_NOSUB) != 0)
+      return true;
+    const bool concerns = std::any_of(ours.begin(), ours.end(), [&](const std::string &option) {
+      return regexec(&pattern, option.c_str(), 0, nullptr, 0) == 0;
+    });
+    regfree(&pattern);
+    if (concerns)
+      return true;
+  }
+  return false;
 }
 
 // What clang itself makes of a command line, as it prints that with -###: it knows its configuration files, its default

@@ -81,7 +81,7 @@ class Driver {
   }
 
  private:
-  CommandLine read_command_line() const {
+  CommandLine read_command_line() {
     const CommandLine line(arguments_);
     if (!line.depends_on_configuration())
       return line;
@@ -106,7 +106,7 @@ class Driver {
   }
 
   // Whether this process can watch a compiler.
-  void check_process() const {
+  void check_process() {
     const std::string problem = process_problem();
     if (problem.empty())
       return;
@@ -116,7 +116,10 @@ class Driver {
     compile_plainly();
   }
 
-  [[noreturn]] void compile_plainly() const { Executable(plain_command()).exec(); }
+  [[noreturn]] void compile_plainly() {
+    children_.reset();  // It handles signals.
+    Executable(plain_command()).exec();
+  }
 
   template <typename Predicate> void keep_policies(Predicate is_kept) {
     std::vector<Policy> kept;
@@ -226,6 +229,8 @@ class Driver {
     if (line.compiles())
       for (const std::string &option : includes.options())
         options.push_back(option);
+    if (edits_concern(options))
+      compile_plainly();
     output_.emplace(line.measurable_output());
     const Outcome with_policy = run_child(command_with(options, line), true);
     const std::string pipe = includes.first_one_shot(line.path(""));
@@ -301,6 +306,9 @@ class Driver {
   // Runs a command; ends this process too if a signal asks for that. With `again`, inherited files that an earlier
   // compiler may have read to their end are hidden.
   Outcome run_child(const Command &command, bool keep_output, bool again = false) {
+    if (again)  // What clang appends to files is there already.
+      for (const char *variable : {"CC_PRINT_OPTIONS", "CC_PRINT_HEADERS", "CC_PRINT_PROC_STAT", "CC_LOG_DIAGNOSTICS"})
+        unsetenv(variable);
     const Outcome outcome = children_->run(command, keep_output, again ? inherited_ : std::vector<int>());
     if (Children::signal() != 0 || outcome.interrupted()) {
       if (output_)

@@ -6,6 +6,7 @@
 #include "elf_file.h"
 #include "files.h"
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -41,7 +42,12 @@ class Output {
   }
 
   // Moves it to a name beside it, which is short enough for every file system; false, with errno, if that is impossible.
+  // A link stays: under another name, the next compilation would write through it.
   bool set_aside() {
+    struct stat now;
+    errno = EMLINK;
+    if (lstat(path_.c_str(), &now) != 0 || !S_ISREG(now.st_mode) || now.st_nlink != 1)
+      return false;
     aside_ = path_.substr(0, path_.rfind('/') + 1) + ".mlgo-" + std::to_string(getpid());
     if (rename(path_.c_str(), aside_.c_str()) == 0)
       return true;
