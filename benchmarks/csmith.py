@@ -4,8 +4,8 @@
 
 The programs are csmith's (Debian's packages csmith and libcsmith-dev), which have no undefined behaviour and print a
 checksum of their variables. The policy decides at all of --levels; --options are for mlgo-clang alone. Programs run in
-a sandbox with limits on time and memory. Those that plain clang's build does not finish in time say nothing, and are
-counted apart.
+a sandbox with limits on time and memory. Those that do not end in time with plain clang, or crash, say nothing: they
+loop for ever, which compilers may take to be impossible. They are counted apart.
 
 --output_dir keeps a record of each comparison, so that the same command continues where an earlier one ended, and the
 source of each program that fails. Exit status: 1 if a program prints something else, runs too long, or is not compiled
@@ -56,7 +56,7 @@ _SLOWER = 6
 _MEMORY_BYTES = 1 << 30
 _FILE_BYTES = 1 << 20
 
-EQUAL, ENDLESS, UNUSABLE = "equal", "plain does not end", "plain is not compiled"
+EQUAL, ENDLESS, UNUSABLE = "equal", "plain does not end normally", "plain is not compiled"
 WRONG, SLOW, FAILED, FELL_BACK = "other output", "does not end", "is not compiled", "compiled without the policy"
 _FAILURES = (WRONG, SLOW, FAILED, FELL_BACK)
 
@@ -204,7 +204,7 @@ class Trial:
         if not self._compile(str(toolchain.clang), [f"-{level}"], plain).ok:
             return record
         expected = self._output(plain, _RUN_TIMEOUT_S)
-        if expected is None:
+        if expected is None or expected[0] != 0:
             return dataclasses.replace(record, outcome=ENDLESS)
         driver = str(self.deployment.driver(major=major))
         compiled = self._compile(driver, [f"-{level}", *self.options], policy)

@@ -41,6 +41,9 @@ _OURS = re.compile(
 _MESSAGE = re.compile(rb"(?m)^(?:warning|error): mlgo: (.*)\n")
 _PROGRAM = re.compile(rb"(?m)^[\w.+-]+: (?=(?:fatal )?(?:error|warning|note|remark): )")
 _UNAWAITED = b"Error waiting for child process"
+_UNCLEAR = re.compile(rb"-###|-fdriver-only|-cc1|--rsp-quoting|--driver-mode=cl|--?(E|preprocess|emit-ast|ast-dump)\b")
+"""Commands are only printed, read otherwise, or given another action by -Xclang; and cl's options are left to clang."""
+
 _COMPILES = {'"-emit-obj"', '"-S"', '"-emit-llvm"', '"-emit-llvm-bc"'}
 
 
@@ -246,8 +249,7 @@ class Place:
         if plain.status != 0 or case.variables.get("MLGO_NEVER_WORSE"):
             return None
         text = b"\n".join([" ".join(case.words).encode(), *case.files.values()])
-        # Commands are printed only, the driver itself does not run, or what is read can be read only once.
-        if b'"-cc1"' in plain.err or re.search(rb"-###|-fdriver-only|-cc1|--rsp-quoting|--?(E|preprocess)\b", text):
+        if b'"-cc1"' in plain.err or _UNCLEAR.search(text):
             return None
         if case.stdin != "null" and re.search(rb"(?m) -$| - |stdin", text):
             return None

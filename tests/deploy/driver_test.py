@@ -32,6 +32,7 @@ def place(tmp_path: Path) -> Path:
     (place / "start.s").write_text(".globl start\nstart:\n  ret\n")
     (place / "options.cfg").write_text("# -O0\n-Oz \\\n  -g0\n@more.cfg\n")
     (place / "more.cfg").write_text("# -O0\n-DNAME=1")
+    (place / "record.cfg").write_bytes("-frecord-command-line".encode("utf-16"))
     (place / "options.rsp").write_text('-Oz "-c"\n  -DNAME=\\"x\\"')
     return place
 
@@ -316,7 +317,9 @@ def test_it_can_be_switched_off(compiler: Compiler, place: Path) -> None:
 
 @pytest.mark.either_compiler
 @pytest.mark.parametrize("never_worse", ["0", "1"])
-@pytest.mark.parametrize("option", ["-frecord-command-line", "-grecord-gcc-switches -g", "-MJ entry.json"])
+@pytest.mark.parametrize(
+    "option", ["-frecord-command-line", "-grecord-gcc-switches -g", "-MJ entry.json", "--config=./record.cfg"]
+)
 def test_a_recorded_command_line_is_the_users(compiler: Compiler, place: Path, option: str, never_worse: str) -> None:
     def strings_of(path: Path) -> set[bytes]:
         return {text for text in re.findall(rb"[ -~]{8,}", path.read_bytes()) if b"-Oz" in text or b"mlgo" in text}

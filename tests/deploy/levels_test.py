@@ -26,7 +26,7 @@ def place(tmp_path: Path) -> Path:
     (place / "lean.c").write_text(LARGE)
     (place / "inside" / "inside.c").write_text(LARGE)
     (place / "Oz.cfg").write_text("#-O0\n  # -O0\n-Oz -DA=#\\\n-DB \\\r\n\n@../place/more.cfg\n")
-    (place / "more.cfg").write_text("-DC\n")
+    (place / "more.cfg").write_bytes("-DC\n".encode("utf-16"))
     # A backslash escapes within either quotes; a byte order mark is skipped; UTF-16 is read.
     (place / "quoted.rsp").write_text("-DA='it\\'s' -Oz -DB='\\''")
     (place / "marked.rsp").write_bytes(b"\xef\xbb\xbf-Oz\n")

@@ -124,7 +124,7 @@ struct Configuration {
     struct stat status;
     if (++num_files_ > kMaxFiles || stat(path.c_str(), &status) != 0 || !inclusions_.enter(status))
       return;
-    for (const std::string &line : configuration_lines(read_file(path))) {
+    for (const std::string &line : configuration_lines(decoded(read_file(path)).value_or(""))) {
       for (const std::string &word : split_words(line)) {
         const std::string name = word.substr(1);
         if (word[0] == '@')  // A relative name is relative to the file that includes it.
