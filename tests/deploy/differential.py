@@ -4,6 +4,7 @@ What is not compared exactly, and why:
 
 - Lines of standard error with `mlgo:` are ours, `warning: mlgo:` and `error: mlgo:`. They are counted.
 - Names of temporary files (`lean-1a2b3c.o`) are random. They become `lean-XXXXXX.o`, in output and in files.
+- Objects for Windows contain the time. It is left out.
 - `-v` and CC_PRINT_OPTIONS show the options by which mlgo-clang loads its plugin. They are left out.
 - Where SIGCHLD is ignored, clang cannot wait for linkers and assemblers. mlgo-clang does not pass that on.
 - A compiler that nobody listens to dies while it prints, perhaps before its last file; mlgo-clang prints what a
@@ -38,6 +39,7 @@ _OURS = re.compile(
     rb' "?(?:-fpass-plugin=[^" ]*/mlgo-[^" ]*|--load-pass-plugin=[^" ]*/mlgo-[^" ]*|'
     rb'-header-include-file"? "?/proc/[^" ]*)"?'
 )
+_COFF = b"\x64\x86"
 _MESSAGE = re.compile(rb"(?m)^(?:warning|error): mlgo: (.*)\n")
 _PROGRAM = re.compile(rb"(?m)^[\w.+-]+: (?=(?:fatal )?(?:error|warning|note|remark): )")
 _UNAWAITED = b"Error waiting for child process"
@@ -365,6 +367,8 @@ def _read(file: int, chunks: list[bytes], wait_s: float) -> None:
 
 
 def _steady(content: bytes) -> bytes:
+    if content.startswith(_COFF):
+        content = content[:4] + bytes(4) + content[8:]
     return _RANDOM.sub(b"-XXXXXX", content)
 
 

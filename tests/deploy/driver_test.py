@@ -362,6 +362,13 @@ def test_a_fragment_of_a_database_is_the_users(compiler: Compiler, place: Path) 
 
 
 @pytest.mark.either_compiler
+def test_a_folder_that_a_response_file_names_is_followed_by_its_other_words(compiler: Compiler, place: Path) -> None:
+    (place / "rest.rsp").write_text("fragments -c")
+    driver, plain = both(compiler, place, ["-gen-cdb-fragment-path", "@rest.rsp", "-Oz", "lean.c"])
+    assert driver["lean.o"] == plain["lean.o"]
+
+
+@pytest.mark.either_compiler
 def test_info_tells_what_an_object_depends_on(damageable: Compiler, deployment: Deployment, place: Path) -> None:
     def info(**environment: str) -> str:
         result = damageable.run(["--mlgo-info"], place, environment)

@@ -204,8 +204,8 @@ class Driver {
   // Has clang write its fragment of a compilation database, and from now on leaves the option for that out.
   void write_fragment(const CommandLine &line) {
     const auto option = std::find(arguments_.begin(), arguments_.end(), kFragments);
-    if (option == arguments_.end() || option + 1 == arguments_.end())
-      compile_plainly();  // It is in a file.
+    if (option == arguments_.end() || option + 1 == arguments_.end() || option[1] != line.database_folder())
+      compile_plainly();  // It is in a file, or its value is.
     const FragmentFolder fragments(line.path(line.database_folder()));
     Command command = plain_command({kDriverOnly});
     if (!fragments.path().empty())
