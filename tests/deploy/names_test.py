@@ -48,6 +48,8 @@ def test_target_and_mode(compiler: Compiler, place: Path, name: str) -> None:
             # The policy would decide at -Oz.
             result = run([str(program), *arguments], place, {"MLGO_DISABLE": "1"})
             made = (place / "made.o").read_bytes() if (place / "made.o").exists() else b""
+            if name == "clang-cl":  # These four bytes are the time.
+                made = made[:4] + made[8:]
             said = result.stderr.replace(str(program.parent), "FOLDER")
             results.append((result.returncode, result.stdout, said, made))
         assert results[0] == results[1]
