@@ -237,9 +237,9 @@ def test_what_reaches_outside_is_refused_by_name(options: str) -> None:
 
 def test_other_outputs_are_dropped() -> None:
     outputs = ("-dependency-file", "/tmp/x.d", "-serialize-diagnostic-file", "/tmp/x", "-opt-record-file", "/tmp/y")
+    folder = ("-working-directory", "/")
     more = ("-split-dwarf-output", "/tmp/z", "-stats-file=/tmp/x", "-ftime-trace=/tmp/x", "-fmodule-output=/tmp/x")
-    more += ("-working-directory", "/")
-    assert checked_options((*TYPICAL, *outputs, *more)) == checked_options(TYPICAL)
+    assert checked_options((*TYPICAL, *outputs, *more, *folder)) == checked_options(TYPICAL)
 
 
 def test_modules_and_headers_that_the_bitcode_has_behind_it_are_dropped() -> None:
