@@ -7,7 +7,6 @@ metadata and bitcode headers only. Its paths are plain strings: `Path` objects w
 import contextlib
 import errno
 import io
-import json
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -17,7 +16,7 @@ from typing import TypeVar
 from compiler_opt.checked_values import convert
 from compiler_opt.corpus import bitcode
 from compiler_opt.errors import CorpusError
-from compiler_opt.files import printable, read_regular, shown
+from compiler_opt.files import parse_json, printable, read_regular, shown
 
 REMAKE = "extract the corpus again"
 
@@ -196,8 +195,8 @@ def read_text(path: Path, max_bytes: int, wanted: str) -> str:
 def read_json(path: Path, model: type[_Model], max_bytes: int, wanted: str) -> _Model:
     """Reads a JSON file into a model, see `checked_values`; raises CorpusError, which asks for `wanted`."""
     try:
-        content = json.loads(read_text(path, max_bytes, wanted))
-    except (ValueError, RecursionError) as error:
+        content = parse_json(read_text(path, max_bytes, wanted))
+    except ValueError as error:
         raise CorpusError(f"{path}: expected JSON, found something else ({error}); give {wanted}") from None
     try:
         return convert(content, model)

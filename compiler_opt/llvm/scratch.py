@@ -7,9 +7,9 @@ one removes the directories whose lock is free.
 import contextlib
 import fcntl
 import os
-import secrets
 import shutil
 import stat
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -58,42 +58,16 @@ def _default_base() -> Path:
 
 
 def remove_folder(path: Path) -> None:
-    """Removes a folder into which a compiler that was just killed may still be writing."""
+    """Removes a folder into which a compiler that was just killed may still be writing, whatever is in it."""
     for pause_s in (0.0, 0.01, 0.1):
         time.sleep(pause_s)
-        try:
+        with contextlib.suppress(RecursionError):
             shutil.rmtree(path, ignore_errors=True)
-        except RecursionError:
-            break
         if not path.exists():
             return
-    with contextlib.suppress(OSError):
-        _remove_any_tree(path)
-
-
-def _remove_any_tree(path: Path) -> None:
-    """Removes a folder with folders of any depth and permissions in it, as a compiler that was taken over may leave.
-
-    Folders are moved up before they are removed, so that no path exceeds the system's limit.
-    """
-    while folders := _emptied_of_files(path):
-        for folder in folders:
-            for inner in _emptied_of_files(folder):
-                inner.chmod(0o700)
-                inner.rename(path / secrets.token_hex(8))
-            folder.rmdir()
-    path.rmdir()
-
-
-def _emptied_of_files(folder: Path) -> list[Path]:
-    """Removes the files and links of a folder, and returns its folders."""
-    folder.chmod(0o700)
-    with os.scandir(folder) as entries:
-        inside = [(Path(entry), entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for path, is_folder in inside:
-        if not is_folder:
-            path.unlink()
-    return [path for path, is_folder in inside if is_folder]
+    # Folders of any depth and permissions, as a compiler that was taken over may leave.
+    for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+        subprocess.run([*command, "--", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
 @contextlib.contextmanager

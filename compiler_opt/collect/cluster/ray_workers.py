@@ -419,16 +419,16 @@ class _RemoteWorker:
             content: bytes | None = submitted.failed
             if submitted.reference is not None:
                 answer: Answer = await submitted.reference
-                num_repeated = 0
-                while answer.missing:
-                    num_repeated += 1
-                    if num_repeated > _MAX_REPEATED:
-                        lost = ", ".join(bundle.path for bundle in answer.missing)
-                        self._cluster.refuse(node, f"it does not keep what it stores: {lost}")
-                        raise _NodeLostError
+                for _ in range(_MAX_REPEATED if answer.missing else 0):
                     node.known.difference_update(answer.missing)
                     await self._cluster.supply(actor, node, submitted.bundles)
                     answer = await actor.work.remote(submitted.message, submitted.bundles)
+                    if not answer.missing:
+                        break
+                if answer.missing:
+                    lost = ", ".join(bundle.path for bundle in answer.missing)
+                    self._cluster.refuse(node, f"it does not keep what it stores: {lost}")
+                    raise _NodeLostError
                 content = answer.content
                 if answer.exit_code is not None:
                     self.exitcode = answer.exit_code
