@@ -362,6 +362,15 @@ def test_a_fragment_of_a_database_is_the_users(compiler: Compiler, place: Path) 
 
 
 @pytest.mark.either_compiler
+def test_debug_information_for_windows_has_the_users_command_line(compiler: Compiler, place: Path) -> None:
+    for options, differs in {"-g": False, "-g -gno-codeview-command-line": True}.items():
+        arguments = ["--target=x86_64-windows", *options.split(), "-Oz", "-c", "lean.c"]
+        driver, plain = both(compiler, place, arguments)
+        # The first bytes have the time.
+        assert (driver["lean.o"][8:] != plain["lean.o"][8:]) == differs
+
+
+@pytest.mark.either_compiler
 def test_a_folder_that_a_response_file_names_is_followed_by_its_other_words(compiler: Compiler, place: Path) -> None:
     (place / "rest.rsp").write_text("fragments -c")
     driver, plain = both(compiler, place, ["-gen-cdb-fragment-path", "@rest.rsp", "-Oz", "lean.c"])

@@ -36,14 +36,14 @@ class CommandLine {
     lld_ = configuration.links_by_lld && !is_overridden();
     if (!sources_.empty())
       level_ = configuration.level;
-    stops_early_ |= !configuration.has_commands || (!sources_.empty() && !configuration.compiles);
+    stops_early_ |= configuration.records_itself || !configuration.has_commands || (!sources_.empty() && !configuration.compiles);
   }
 
   // Whether clang must be asked what it makes of the command line: for a configuration file that it names, for the
   // default linker, or since something else than its options may have the last word about the level.
   bool depends_on_configuration() const {
     return is_complete_ && !stops_early_ &&
-           (names_configuration_ || hides_level_ || is_overridden() ||
+           (names_configuration_ || hides_level_ || is_overridden() || may_use_codeview() ||
             (lto_ && !thin_ && !names_linker_ && last_step_ == Step::kLink && num_inputs_ > 0));
   }
 
@@ -78,6 +78,13 @@ class CommandLine {
 
  private:
   enum class Step { kAssembly, kObject, kLink };
+
+  // Whether there may be debug information as for Windows.
+  bool may_use_codeview() const {
+    return std::any_of(arguments_.begin(), arguments_.end(), [](const std::string &each) {
+      return starts_with(each, "-gcodeview") || each.find("-windows") != std::string::npos;
+    });
+  }
 
   static bool is_overridden() { return !edits().empty(); }
 

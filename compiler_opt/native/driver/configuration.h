@@ -97,6 +97,7 @@ struct Configuration {
   std::vector<std::string> options;  // from configuration files
   bool links_by_lld = false;
   bool has_commands = false;
+  bool records_itself = false;  // in debug information for Windows, which cannot be given the user's command line
   bool compiles = false;
   std::string level;  // of all compilations; `O` alone if they differ
 
@@ -142,6 +143,8 @@ struct Configuration {
     if (words.size() < 2 || words[1] != "-cc1" ||
         std::none_of(words.begin(), words.end(), [](const auto &word) { return is_one_of(word, kEmits); }))
       return;
+    const auto has = [&words](const char *word) { return std::find(words.begin(), words.end(), word) != words.end(); };
+    records_itself |= has("-gcodeview") && !has("-gno-codeview-command-line");
     std::string found = "O0";
     for (size_t i = 2; i < words.size(); ++i)
       if (starts_with(words[i], "-O") && !starts_with(words[i], "-ObjC"))
