@@ -27,6 +27,7 @@ from compiler_opt.optimize.context import SEARCH, OptimizationContext, Step
 from compiler_opt.optimize.program import Compilers, TestRun, Variant, targets_of_tests, training_objects
 from compiler_opt.optimize.suites import CommandSuite
 from compiler_opt.optimize.verdict import Verdict, judge
+from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl import pipeline
@@ -171,7 +172,10 @@ def take_policy(context: OptimizationContext, corpus: Corpus) -> Path:
     context.heading(3, f"Training: none, {start or 'the default'} decides")
     with replaced_folder(folder) as new:
         if start:
-            shutil.copytree(pretrained.folder(start), new, dirs_exist_ok=True)
+            source = pretrained.folder(start)  # Of it, the weights and the card: what else is there may be anything.
+            NetworkWeights.load(source).save(new)
+            if (card := ModelCard.load(source)) is not None:
+                card.save(new)
         else:
             NetworkWeights.keeping_default(context.problem.feature_names[0]).save(new)
     return folder

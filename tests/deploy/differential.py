@@ -43,7 +43,10 @@ _COFF = b"\x64\x86"
 _MESSAGE = re.compile(rb"(?m)^(?:warning|error): mlgo: (.*)\n")
 _PROGRAM = re.compile(rb"(?m)^[\w.+-]+: (?=(?:fatal )?(?:error|warning|note|remark): )")
 _UNAWAITED = b"Error waiting for child process"
-_UNCLEAR = re.compile(rb"-###|-fdriver-only|-cc1|--rsp-quoting|--driver-mode=cl|--?(E|preprocess|emit-ast|ast-dump)\b")
+_UNCLEAR = re.compile(
+    rb"-###|-fdriver-only|-cc1|--rsp-quoting|--driver-mode=cl|-gen-cdb-fragment-path @"
+    rb"|--?(E|preprocess|emit-ast|ast-dump)\b"
+)
 """Commands are only printed, read otherwise, or given another action by -Xclang; and cl's options are left to clang."""
 
 _COMPILES = {'"-emit-obj"', '"-S"', '"-emit-llvm"', '"-emit-llvm-bc"'}
