@@ -30,6 +30,7 @@ FLOORS = {
             ("compiler_opt.problems",),
             ("compiler_opt.pretrained",),
             ("compiler_opt.collect",),
+            ("compiler_opt.pass_options",),
             ("compiler_opt.report",),
             ("compiler_opt.evaluation",),
             ("compiler_opt.cost_models",),

@@ -1,0 +1,114 @@
+"""Sets of options of LLVM's passes, one for each optimisation level, and the files that hold them.
+
+    {"format": 1,
+     "about": {"compiler": "clang 22.1.8", ...},
+     "levels": {"Oz": ["-enable-load-pre=false", ...], "O2": [...]},
+     "targets": {"riscv64": {"Oz": [...]}}}
+
+`targets` replaces the sets of levels for an architecture, as the first part of a target triple spells it. Only
+`format` and `levels` are required. Those that ship are in `shipped/`, one file for each major version of clang.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from compiler_opt.checked_values import Json, read_json
+from compiler_opt.errors import ConfigError
+from compiler_opt.files import shown, write_json
+from compiler_opt.llvm.pass_options import parse_option
+
+FORMAT = 1
+LEVELS = ("O2", "O3", "Os", "Oz")
+
+_SHIPPED = Path(__file__).parent / "shipped"
+_FILE_NAME = re.compile(r"clang-(\d+)\.json")
+_MAX_BYTES = 1 << 20
+_ARCHITECTURE = re.compile(r"\w{1,30}", re.ASCII)
+
+_Set = Annotated[tuple[str, ...], msgspec.Meta(max_length=200)]
+
+
+@dataclasses.dataclass(frozen=True)
+class _File:
+    format: Literal[1]
+    levels: dict[str, _Set]
+    targets: dict[str, dict[str, _Set]] = dataclasses.field(default_factory=dict)
+    about: dict[str, Json] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class OptionSets:
+    """A set of options for each level.
+
+    Attributes:
+      levels: by level such as `Oz`, the options, each as `-NAME` or `-NAME=VALUE`, no name twice.
+      targets: by architecture such as `riscv64`, the levels whose sets are others there.
+      about: facts for people, such as the compiler that they were chosen for.
+    """
+
+    levels: Mapping[str, tuple[str, ...]]
+    targets: Mapping[str, Mapping[str, tuple[str, ...]]] = dataclasses.field(default_factory=dict)
+    about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError: a level, an architecture or an option cannot be one, or an option is given twice."""
+        for architecture in self.targets:
+            if not _ARCHITECTURE.fullmatch(architecture):
+                raise ConfigError(f"targets: expected an architecture such as aarch64, found {shown(architecture)}")
+        for levels in (self.levels, *self.targets.values()):
+            for level, options in levels.items():
+                if level not in LEVELS:
+                    raise ConfigError(f"levels: expected one of {', '.join(LEVELS)}; found {shown(level)}")
+                _check_set(level, options)
+
+    def options(self, level: str, architecture: str) -> tuple[str, ...]:
+        """The options for a level on an architecture; none if there is no set."""
+        levels = {**self.levels, **self.targets.get(architecture, {})}
+        return levels.get(level, ())
+
+    @classmethod
+    def load(cls, path: Path) -> "OptionSets":
+        """Reads a file; raises ConfigError if it is none, or as the constructor."""
+        remedy = "docs/pass_options.md describes the file"
+        try:
+            file = read_json(path, _File, max_bytes=_MAX_BYTES, error=ConfigError, remedy=remedy)
+        except FileNotFoundError:
+            raise ConfigError(f"{path}: no such file; {remedy}") from None
+        try:
+            return cls(file.levels, file.targets, file.about)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
+
+    def save(self, path: Path) -> None:
+        """Writes the file."""
+        content = {"format": FORMAT, "about": self.about, "levels": self.levels, "targets": self.targets}
+        write_json(path, content)
+
+
+def shipped(major: int) -> OptionSets:
+    """The sets that ship for a major version of clang, or for the nearest one.
+
+    Raises:
+      ConfigError: this version of the package has none.
+    """
+    found = {int(match[1]): path for path in _SHIPPED.iterdir() if (match := _FILE_NAME.fullmatch(path.name))}
+    if not found:
+        raise ConfigError("this version of compiler_opt ships no options of LLVM's; leave them out")
+    return OptionSets.load(found[min(found, key=lambda other: (abs(other - major), -other))])
+
+
+def _check_set(level: str, options: Sequence[str]) -> None:
+    names = []
+    for option in options:
+        try:
+            names.append(parse_option(option)[0])
+        except ConfigError as error:
+            raise ConfigError(f"{level}: {error}") from None
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{level}: -{name} is given twice")
