@@ -30,8 +30,8 @@ FLOORS = {
             ("compiler_opt.problems",),
             ("compiler_opt.pretrained",),
             ("compiler_opt.collect",),
-            ("compiler_opt.pass_options",),
             ("compiler_opt.report",),
+            ("compiler_opt.pass_options",),
             ("compiler_opt.evaluation",),
             ("compiler_opt.cost_models",),
             (

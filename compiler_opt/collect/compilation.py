@@ -214,6 +214,7 @@ class Compilation:
           ToolchainError: `opt` is missing.
         """
         options, bitcode, trusted = self._options, self.module.bitcode_path, self.module.trusted
+        flags = [*flags, *self.module.pass_flags(options)]
         if self.uses_opt:
             extra = [flag for flag in flags if flag != "-mllvm"]
             if call_sites:
@@ -235,6 +236,7 @@ class Compilation:
         """
         if self.uses_opt:
             clang, flags = self.toolchain.clang, ["-disable-llvm-passes", *self.problem.object_options]
+            flags += self.module.pass_flags(self._options)
             paths = (self._optimised_path, self.object_path)
             self._run(compile_command(clang, self._options, *paths, flags, trusted=self.module.trusted))
 

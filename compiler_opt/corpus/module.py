@@ -32,6 +32,8 @@ class Module:
       trusted: whether options outside `command_line.py`'s allow-list are accepted.
       problem_config: changes to its options.
       remote: its files on a remote file system; each is fetched when its path is first read.
+      pass_options: options of LLVM's passes that it is compiled with besides, such as `-enable-load-pre=false`. They
+        are ours: any is accepted.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Module:
     trusted: bool = False
     problem_config: ProblemConfig = ProblemConfig()
     remote: RemoteModule | None = None
+    pass_options: tuple[str, ...] = ()
 
     @property
     def bitcode_path(self) -> Path:
@@ -83,6 +86,12 @@ class Module:
         config = dataclasses.replace(config, flags_to_add=(*config.flags_to_add, *added))
         return dataclasses.replace(self, problem_config=config)
 
+    def pass_flags(self, options: Sequence[str]) -> list[str]:
+        """`pass_options` as flags of cc1, without those that `options` of cc1 set, which LLVM refuses twice."""
+        taken = {_option_name(value) for word, value in itertools.pairwise(options) if word == "-mllvm"}
+        ours = (option for option in self.pass_options if _option_name(option) not in taken)
+        return [word for option in ours for word in ("-mllvm", option)]
+
     def recorded_options(self) -> tuple[str, ...]:
         """The cc1 options that the build used; those of clang's driver if the corpus's `command_override` has such.
 
@@ -105,7 +114,7 @@ class Module:
         Raises:
           CorpusError: a file is missing or invalid.
         """
-        about = (self.name, self.project, str(self.trusted), *self.recorded_options())
+        about = (self.name, self.project, str(self.trusted), *self.recorded_options(), *self.pass_options)
         digest = hashlib.sha256("\0".join(about).encode("utf-8", "surrogateescape"))
         bitcode = self.bitcode_path
         for path in (bitcode, index_path(bitcode)):
@@ -140,6 +149,11 @@ _LANGUAGE_OF_SUFFIX = {
     ".rs": "Rust",
     ".m": "Objective-C",
 }
+
+
+def _option_name(option: str) -> str:
+    """LLVM takes one dash or two."""
+    return option.lstrip("-").partition("=")[0]
 
 
 def parse_options(data: bytes) -> tuple[str, ...]:

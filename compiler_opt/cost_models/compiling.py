@@ -33,7 +33,8 @@ def compile_object(
       ToolchainError: clang cannot be run.
     """
     options = module.options(toolchain.clang)
-    command = compile_command(toolchain.clang, options, module.bitcode_path, output, added, trusted=module.trusted)
+    flags = [*added, *module.pass_flags((*options, *added))]
+    command = compile_command(toolchain.clang, options, module.bitcode_path, output, flags, trusted=module.trusted)
     sandbox = None if module.trusted else Sandbox.for_folder(output.parent)
     result = processes.run(command, timeout_s=timeout_s, max_stdout_bytes=1 << 20, sandbox=sandbox)
     if not result.ok:

@@ -1,0 +1,86 @@
+"""Finds which options of LLVM's passes a compiler has do anything, and what each gains in bytes, by function.
+
+    python -m compiler_opt.tools.screen_options --data_path=CORPUS/train --output_dir=OUTPUT
+
+tries all hidden options that may change code: flags both ways, small and large numbers, each choice. Those that change
+an object are then measured on a sample of modules of every project. It prints the best; `OUTPUT/options.csv` has all,
+and docs/pass_options.md explains the other files. After an interruption, the same command continues.
+"""
+
+import contextlib
+
+from absl import flags
+
+from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.files import check_folder_writable, exclusive_directory, write_text
+from compiler_opt.llvm.pass_options import list_pass_options
+from compiler_opt.llvm.toolchain import probe
+from compiler_opt.pass_options.candidates import candidates, other_target_prefixes
+from compiler_opt.pass_options.measuring import WholeObjects
+from compiler_opt.pass_options.report import options_table
+from compiler_opt.pass_options.screening import Screening, ScreeningSettings, worth_measuring, worth_refining
+from compiler_opt.progress_bar import progress_bar
+from compiler_opt.report.table import csv_text
+from compiler_opt.tools import entry_point, shared_flags
+from compiler_opt.tools.entry_point import echo
+
+_CORPUS = shared_flags.CorpusFlags()
+_OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results.")
+_PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus to compile; by default all.")
+_MODULES = flags.DEFINE_integer("modules_per_project", 4, "Modules of each project to measure, drawn at random.", 1)
+_DETECTING = flags.DEFINE_integer("detecting", 4, "Modules of each language on which options are tried first.", 1)
+_OPTIONS = flags.DEFINE_multi_string("option", [], "Measure this option only, such as -enable-load-pre=false.")
+_TOP = flags.DEFINE_integer("top", 40, "Options to print, the best first.", 1)
+_SEED = shared_flags.seed("the sample")
+_CLANG_PATH = shared_flags.clang_path()
+_NUM_WORKERS = shared_flags.num_workers()
+
+
+@entry_point.command
+def entry() -> None:
+    corpus = _CORPUS.filtered(_CORPUS.load())
+    if _PROJECTS.value:
+        corpus = corpus.select(projects=_PROJECTS.value)
+    toolchain = probe(_CLANG_PATH.value)
+    corpus.check_compiler(toolchain.version, toolchain.clang)
+    folder = _OUTPUT_DIR.value
+    check_folder_writable(folder)
+    listed = list_pass_options(toolchain.clang)
+    targets = set(corpus.targets(toolchain.target))
+    others = [other_target_prefixes(toolchain.clang, target) for target in targets]
+    tried = _OPTIONS.value or candidates(listed.values(), set(others[0]).intersection(*others[1:]))
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(exclusive_directory(folder, "--output_dir"))
+        pool = stack.enter_context(WorkerPool(toolchain, WholeObjects(), entry_point.num_workers(_NUM_WORKERS.value)))
+        bar = stack.enter_context(progress_bar(total=len(corpus.modules), unit="compile", smoothing=0.05))
+        settings = ScreeningSettings(_DETECTING.value, _MODULES.value, _SEED.value)
+        screening = Screening(corpus, pool, toolchain.identity(), folder, settings, on_compiled=lambda _: bar.update())
+        bar.reset(total=len(tried) * len(screening.detecting))
+        detected = screening.detect(tried)
+        if not _OPTIONS.value:
+            refined = [option for option in worth_refining(detected, listed) if option not in set(tried)]
+            bar.reset(total=len(refined) * len(screening.detecting))
+            detected += screening.detect(refined)
+        measured = worth_measuring(detected, len(screening.detecting))
+        bar.reset(total=len(measured) * len(screening.sample))
+        results = screening.measure(measured)
+    languages = {name: modules[0].language() for name, modules in corpus.projects().items()}
+    table = options_table(results, languages)
+    write_text(
+        folder / "options.csv", csv_text([dict(zip(table.head, map(str, row), strict=True)) for row in table.rows])
+    )
+    failed = [each for each in detected if each.failures]
+    echo(
+        f"{len(listed)} options; {len(tried)} settings of them tried on {len(screening.detecting)} modules; "
+        f"{sum(each.changed > 0 for each in detected)} settings change something, {len(failed)} fail; "
+        f"{len(results)} measured on {len(screening.sample)} modules of {len(languages)} projects"
+    )
+    for line in options_table(results, languages, _TOP.value).lines():
+        echo(line)
+    for each in failed:
+        module, reason = next(iter(each.failures.items()))
+        echo(f"{each.option}: fails in {len(each.failures)} modules, such as {module}: {reason}")
+
+
+if __name__ == "__main__":
+    entry()
