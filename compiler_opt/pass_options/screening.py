@@ -10,7 +10,9 @@ Results are in a folder, and an interrupted screening continues there:
     plain.npz        of each function of the sample: module, plain bytes, weight
     detected.jsonl   one line for each candidate: how many objects change, by how many bytes, failures
     measured.jsonl   one line for each candidate that changes something: by project, plain and changed bytes
-    functions/       for each of these, `[F]` changes in bytes of the functions of plain.npz
+    functions/       for each of these, `[F]` changes in bytes of the functions of plain.npz (`functions_file`)
+
+A candidate is one option, or several with spaces between them.
 """
 
 import collections
@@ -42,8 +44,8 @@ CONDITIONS_FILE, PLAIN_FILE, DETECTED_FILE, MEASURED_FILE = (
 )
 FUNCTIONS_FOLDER = "functions"
 
-_MAX_DETECTING_BYTES = 400_000
-"""Of bitcode: larger modules take seconds."""
+_MAX_DETECTING_BYTES = 100_000
+"""Of bitcode: larger modules take too long for thousands of candidates."""
 _WORTH_REFINING = 2e-4
 """By how much of the text an extreme value has to change the detecting modules, for others to be tried."""
 
@@ -68,7 +70,7 @@ class Detected:
     """What a candidate does to the detecting modules.
 
     Attributes:
-      option: as `-NAME=VALUE`.
+      option: the candidate.
       changed: how many objects differ from plain ones.
       relative: change of the sum of their text, of those that compile.
       cpu: CPU seconds over those of plain compilations.
@@ -87,7 +89,7 @@ class Measured:
     """What a candidate does to the sample.
 
     Attributes:
-      option: as `-NAME=VALUE`.
+      option: the candidate.
       projects: by project, weighted bytes of text and of code: plain, and with the option.
       cpu: CPU seconds over those of plain compilations.
       failures: why modules failed, by module; these count as plain.
@@ -221,10 +223,11 @@ class Screening:
     def _by_option(self, modules: Sequence[Module], options: Sequence[str]) -> Iterator[tuple[str, Sequence[Compiled]]]:
         """All modules of an option as soon as they are done."""
         waiting: dict[str, list[Compiled]] = collections.defaultdict(list)
-        for each in self._compile(modules, ([option] for option in options)):
-            waiting[each.options[0]].append(each)
-            if len(waiting[each.options[0]]) == len(modules):
-                yield each.options[0], waiting.pop(each.options[0])
+        for each in self._compile(modules, (option.split() for option in options)):
+            option = " ".join(each.options)
+            waiting[option].append(each)
+            if len(waiting[option]) == len(modules):
+                yield option, waiting.pop(option)
 
     def _relative_cpu(self, compiled: Sequence[Compiled]) -> float:
         plain_s = sum(self._plain_cpu_s[each.module] for each in compiled)
@@ -265,9 +268,14 @@ class Screening:
             plain = self._plain[module.name].sizes.functions
             if module.name in objects:
                 changes[index] = objects[module.name].sizes.functions.get(name, 0) - plain[name]
-        folder = self._folder / FUNCTIONS_FOLDER
-        folder.mkdir(exist_ok=True)
-        save_arrays(folder / f"{option.lstrip('-')}.npz", {"change": changes}, compressed=True)
+        path = functions_file(self._folder, option)
+        path.parent.mkdir(exist_ok=True)
+        save_arrays(path, {"change": changes}, compressed=True)
+
+
+def functions_file(folder: Path, option: str) -> Path:
+    """Where a screening in a folder keeps what a candidate does to functions."""
+    return folder / FUNCTIONS_FOLDER / f"{hashlib.sha256(option.encode()).hexdigest()[:24]}.npz"
 
 
 def worth_measuring(detected: Iterable[Detected], modules: int) -> list[str]:

@@ -1,0 +1,217 @@
+"""Chooses a set of options of LLVM's passes for a level, by what `screen_options` has found: smaller, and not slower.
+
+    python -m benchmarks.choose_options --data_path=$CORPUS/train --screening=$SCREENING --output_dir=$OUTPUT
+
+The gain of a set is the mean over languages of the mean over projects of the change of weighted text. A set is refused
+if a module fails to compile with it, or if the programs of `benchmarks/programs/` of these projects execute more
+instructions (under callgrind) than `--max_mean` and `--max_program` allow. What is measured is kept in the folder, and
+the same command continues. It prints each step; `OUTPUT/steps.json` has them, `OUTPUT/options.json` the set,
+`OUTPUT/menu.json` a menu of sets that differ by function.
+"""
+
+import concurrent.futures
+import contextlib
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from absl import flags
+
+from benchmarks.corpus_programs import compile_objects, programs_of
+from benchmarks.program_builds import PLAIN, ProgramBuilds
+from compiler_opt.array_files import load_arrays
+from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.command_lines.command_line import optimization_level
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.errors import BenchmarkError, CompileError
+from compiler_opt.files import check_folder_writable, exclusive_directory, parse_json, write_json
+from compiler_opt.llvm.pass_options import parse_option
+from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.pass_options.choosing import OptionSet, choose, greedy_menu
+from compiler_opt.pass_options.measuring import WholeObjects
+from compiler_opt.pass_options.report import gain, options_table
+from compiler_opt.pass_options.screening import (
+    PLAIN_FILE,
+    Measured,
+    Screening,
+    ScreeningSettings,
+    functions_file,
+    read_measured,
+)
+from compiler_opt.pass_options.sets import OptionSets
+from compiler_opt.progress_bar import progress_bar
+from compiler_opt.tools import entry_point, shared_flags
+from compiler_opt.tools.entry_point import echo
+
+_DATA_PATH = shared_flags.required_path("data_path", "A corpus of projects to train on.")
+_SCREENING = shared_flags.required_path("screening", "The folder of `screen_options`.")
+_OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results.")
+_PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus; by default all.")
+_MODULES = flags.DEFINE_integer("modules_per_project", 10, "Modules of each project that sets are measured on.", 1)
+_START = flags.DEFINE_string("start", "", "Options to begin with, with spaces between them.")
+_REFUSED = flags.DEFINE_list("refused", [], "Names of options that are not chosen, such as enable-gvn-hoist.")
+_MAX_MEAN = flags.DEFINE_float("max_mean", 0.001, "Relative growth of instructions, mean of the programs.")
+_MAX_PROGRAM = flags.DEFINE_float("max_program", 0.01, "Relative growth of instructions of each program.")
+_PAIRS = flags.DEFINE_integer("pairs", 8, "Options that remain of which pairs are tried.", 0)
+_MENU = flags.DEFINE_integer("menu", 0, "Options to try on top of the set for the menu; 0 for no menu.", 0)
+_SEED = shared_flags.seed("the sample")
+_CLANG_PATH = shared_flags.clang_path()
+_NUM_WORKERS = shared_flags.num_workers()
+
+_MAX_BYTES = 1 << 28
+
+
+class Programs:
+    """The programs of a corpus's projects: what they execute under options, by callgrind; kept in a file."""
+
+    def __init__(self, corpus: Corpus, toolchain: Toolchain, folder: Path, num_workers: int):
+        self._toolchain, self._folder, self._num_workers = toolchain, folder, num_workers
+        self._programs = programs_of(corpus)
+        self._modules = corpus.projects()
+        self._builds: dict[str, ProgramBuilds] = {}
+        self._path = folder / "programs.jsonl"
+        self._known: dict[str, dict[str, int]] = {}
+        if self._path.exists():
+            for line in self._path.read_text().split("\n")[:-1]:
+                entry = parse_json(line)
+                self._known[entry["options"]] = entry["instructions"]
+
+    def changes(self, options: OptionSet) -> dict[str, float]:
+        """By program, the relative change of instructions; raises BenchmarkError or CompileError if one is wrong."""
+        plain, changed = self._instructions(()), self._instructions(options)
+        return {name: changed[name] / plain[name] - 1 for name in plain}
+
+    def _instructions(self, options: OptionSet) -> dict[str, int]:
+        key = " ".join(options)
+        if key not in self._known:
+            with concurrent.futures.ThreadPoolExecutor(self._num_workers) as threads:
+                found = threads.map(lambda program: self._run(program.name, options), self._programs)
+                bar = progress_bar(found, "programs", len(self._programs), unit="program")
+                self._known[key] = dict(zip((program.name for program in self._programs), bar, strict=True))
+            with self._path.open("a") as file:
+                file.write(json.dumps({"options": key, "instructions": self._known[key]}) + "\n")
+        return self._known[key]
+
+    def _run(self, name: str, options: OptionSet) -> int:
+        program = next(each for each in self._programs if each.name == name)
+        if name not in self._builds:
+            folder = self._folder / "programs" / name
+            self._builds[name] = ProgramBuilds(program, self._modules[program.project], self._toolchain, folder)
+        builds = self._builds[name]
+        variant = hashlib.sha256(" ".join(options).encode()).hexdigest()[:16] if options else PLAIN
+        added = [word for option in options for word in ("-mllvm", option)]
+        modules = self._modules[program.project]
+        builds.link(variant, compile_objects(modules, self._toolchain, builds.folder / "objects", added))
+        return builds.measure(variant, simulate=False).total.instructions
+
+
+@entry_point.command
+def entry() -> None:
+    toolchain = probe(_CLANG_PATH.value)
+    corpus = Corpus.load(str(_DATA_PATH.value))
+    if _PROJECTS.value:
+        corpus = corpus.select(projects=_PROJECTS.value)
+    corpus.check_compiler(toolchain.version, toolchain.clang)
+    languages = {name: modules[0].language() for name, modules in corpus.projects().items()}
+    folder: Path = _OUTPUT_DIR.value
+    check_folder_writable(folder)
+    num_workers = entry_point.num_workers(_NUM_WORKERS.value)
+    screened = [each for each in read_measured(_SCREENING.value) if not each.failures]
+    ranked = [
+        (gain(each, languages), each.option) for each in screened if parse_option(each.option)[0] not in _REFUSED.value
+    ]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(exclusive_directory(folder, "--output_dir"))
+        pool = stack.enter_context(WorkerPool(toolchain, WholeObjects(), num_workers))
+        settings = ScreeningSettings(1, _MODULES.value, _SEED.value)
+        screening = Screening(corpus, pool, toolchain.identity(), folder, settings)
+        programs = Programs(corpus, toolchain, folder, num_workers)
+
+        def measured(options: OptionSet) -> Measured:
+            (found,) = screening.measure([" ".join(options)])
+            return found
+
+        def set_gain(options: OptionSet) -> float:
+            found = measured(options)
+            return math.inf if found.failures else gain(found, languages)
+
+        def constraint(options: OptionSet) -> str:
+            try:
+                changes = programs.changes(options)
+            except (BenchmarkError, CompileError) as error:
+                return str(error)
+            return _too_slow(changes)
+
+        steps = []
+        for step in choose(ranked, set_gain, constraint, start=tuple(_START.value.split()), pairs=_PAIRS.value):
+            speed = "" if step.refused else f"; instructions {_speed(programs.changes(step.options))}"
+            echo(f"{step.what}: {100 * step.gain:+.2f}%{speed}{f'; refused: {step.refused}' if step.refused else ''}")
+            steps.append({"what": step.what, "gain": step.gain, "refused": step.refused, "options": step.options})
+            write_json(folder / "steps.json", steps)
+        accepted = [step for step in steps if not step["refused"]]
+        chosen: OptionSet = tuple(accepted[-1]["options"]) if accepted else tuple(_START.value.split())  # type: ignore[arg-type]
+        level = optimization_level(corpus.modules[0].options()).removeprefix("-")
+        about = {"compiler": toolchain.version_text, "steps": [step["what"] for step in accepted]}
+        OptionSets({level: chosen}, about=about).save(folder / "options.json")
+        final = measured(chosen)
+        for line in options_table([final], languages).lines():
+            echo(line)
+        for name in sorted(final.projects, key=final.text):
+            echo(f"{name:16} {languages[name]:4} {100 * final.text(name):+6.2f}% {100 * final.code(name):+6.2f}%")
+        for name, change in programs.changes(chosen).items():
+            echo(f"{name:24} {100 * change:+6.2f}% instructions")
+        if _MENU.value:
+            _make_menu(screening, folder, chosen, screened, corpus)
+
+
+def _make_menu(
+    screening: Screening, folder: Path, chosen: OptionSet, screened: Sequence[Measured], corpus: Corpus
+) -> None:
+    """The chosen set, and the chosen set with each of the options that change most functions for the better."""
+    plain = load_arrays(_SCREENING.value / PLAIN_FILE, _MAX_BYTES)
+
+    def potential(option: str) -> float:
+        change = load_arrays(functions_file(_SCREENING.value, option), _MAX_BYTES)["change"]
+        return float((np.minimum(change, 0) * plain["weight"]).sum())
+
+    names = [each.option for each in sorted(screened, key=lambda each: potential(each.option))]
+    sets = [" ".join(chosen)]
+    for option in names[: _MENU.value]:
+        kept = [each for each in chosen if parse_option(each)[0] != parse_option(option)[0]]
+        sets.append(" ".join([*kept, option]))
+    sets += [" ".join(each for each in chosen if each != dropped) for dropped in chosen]
+    sets = list(dict.fromkeys(sets))
+    usable = [each.option for each in screening.measure(sets) if not each.failures]
+    arrays = load_arrays(folder / PLAIN_FILE, _MAX_BYTES)
+    numbers = {name: index for index, name in enumerate(corpus.projects())}
+    of_module = np.array([numbers[module.project] for module in screening.sample])
+    changes = _changes(folder, usable, arrays["weight"])
+    menu = greedy_menu(arrays["bytes"] * arrays["weight"], changes, of_module[arrays["module"]])
+    write_json(folder / "menu.json", [{"options": each.options, "gain": each.gain} for each in menu])
+    for each in menu:
+        echo(f"{100 * each.gain:+.2f}% of functions' bytes with also {each.options}")
+
+
+def _changes(folder: Path, sets: Sequence[str], weight: np.ndarray) -> Mapping[str, np.ndarray]:
+    return {each: load_arrays(functions_file(folder, each), _MAX_BYTES)["change"] * weight for each in sets}
+
+
+def _too_slow(changes: Mapping[str, float]) -> str:
+    mean, worst = math.fsum(changes.values()) / len(changes), max(changes, key=lambda name: changes[name])
+    if mean > _MAX_MEAN.value:
+        return f"instructions {100 * mean:+.2f}% in the mean"
+    if changes[worst] > _MAX_PROGRAM.value:
+        return f"instructions of {worst} {100 * changes[worst]:+.2f}%"
+    return ""
+
+
+def _speed(changes: Mapping[str, float]) -> str:
+    worst = max(changes, key=lambda name: changes[name])
+    return f"{100 * math.fsum(changes.values()) / len(changes):+.2f}%, at most {100 * changes[worst]:+.2f}% ({worst})"
+
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,155 @@
+"""Chooses a set of options, and a menu of sets for functions, by what a screening has found.
+
+Forward selection takes the option that gains most on top of those chosen, as long as it gains something and satisfies
+the constraint; after each, backward steps drop what no longer pays. An option's last known gain is taken for its next
+one until it would be chosen, so that few sets have to be measured. At the end, pairs are tried of options that gain
+nothing alone.
+"""
+
+import dataclasses
+import heapq
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compiler_opt.llvm.pass_options import parse_option
+
+OptionSet = tuple[str, ...]
+
+Gain = Callable[[OptionSet], float]
+"""Relative change that a set makes; negative is smaller. Infinite if it cannot be used."""
+
+Constraint = Callable[[OptionSet], str]
+"""Why a set cannot be used; empty if it can."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A step of the choice.
+
+    Attributes:
+      options: the set after it.
+      what: what it did, e.g. `+ -disable-lsr=true`.
+      gain: relative change that the set makes.
+      refused: why the constraint refused it, so that the set is as before; empty if it was accepted.
+    """
+
+    options: OptionSet
+    what: str
+    gain: float
+    refused: str = ""
+
+
+def choose(
+    ranked: Sequence[tuple[float, str]],
+    gain: Gain,
+    constraint: Constraint,
+    *,
+    at_least: float = 2e-4,
+    start: OptionSet = (),
+    pairs: int = 8,
+) -> Iterator[Step]:
+    """Chooses a set; yields each step.
+
+    Args:
+      ranked: options as `-NAME=VALUE`, each with what it gains alone.
+      gain: measures a set.
+      constraint: checks a set, once its gain would let it be chosen.
+      at_least: what an option has to gain on top of a set.
+      start: the set to begin with.
+      pairs: of so many options that remain, the best ones, all pairs are tried at the end.
+    """
+    chosen, best = start, gain(start) if start else 0.0
+    waiting = [(estimate, option) for estimate, option in ranked if estimate < -at_least / 2 and option not in start]
+    heapq.heapify(waiting)
+    left: list[tuple[float, str]] = []
+    while waiting and waiting[0][0] < -at_least:
+        _, option = heapq.heappop(waiting)
+        extended = _extended(chosen, option)
+        found = gain(extended) - best
+        if found >= -at_least:
+            left.append((found, option))
+        elif waiting and found > waiting[0][0]:
+            heapq.heappush(waiting, (found, option))
+        elif reason := constraint(extended):
+            yield Step(chosen, f"+ {option}", best + found, reason)
+        else:
+            chosen, best = extended, best + found
+            yield Step(chosen, f"+ {option}", best)
+            for shorter, dropped, shorter_gain in _shorter(chosen, option, gain):
+                if shorter_gain <= best and not constraint(shorter):
+                    chosen, best = shorter, shorter_gain
+                    yield Step(chosen, f"- {dropped}", best)
+    for first, second in itertools.combinations([option for _, option in sorted(left)[:pairs]], 2):
+        if parse_option(first)[0] == parse_option(second)[0]:
+            continue
+        extended = _extended(_extended(chosen, first), second)
+        found = gain(extended)
+        if found < best - 2 * at_least:
+            reason = constraint(extended)
+            if not reason:
+                chosen, best = extended, found
+            yield Step(chosen, f"+ {first} {second}", found, reason)
+
+
+def _extended(options: OptionSet, option: str) -> OptionSet:
+    """A set with a further option, in place of another value of it."""
+    name = parse_option(option)[0]
+    return (*(each for each in options if parse_option(each)[0] != name), option)
+
+
+def _shorter(options: OptionSet, kept: str, gain: Gain) -> Iterator[tuple[OptionSet, str, float]]:
+    """The set without each of its options in turn, except one, and what it gains."""
+    for option in options:
+        if option != kept:
+            shorter = tuple(each for each in options if each != option)
+            yield shorter, option, gain(shorter)
+
+
+@dataclasses.dataclass(frozen=True)
+class MenuEntry:
+    """A set of a menu.
+
+    Attributes:
+      options: the set.
+      gain: relative change of functions' bytes if each function has the best of this set and those before it.
+    """
+
+    options: str
+    gain: float
+
+
+def greedy_menu(
+    plain: NDArray[np.float64],
+    changes: Mapping[str, NDArray[np.float64]],
+    projects: NDArray[np.int64],
+    size: int = 8,
+) -> list[MenuEntry]:
+    """Sets such that choosing the best one for each function gains most; each adds most to those before it.
+
+    Args:
+      plain: `[F]` weighted plain bytes of functions.
+      changes: by set, `[F]` changes of them.
+      projects: `[F]` numbers of their projects, each of which counts the same.
+      size: sets in the menu, as far as further ones gain anything. The first one is not a choice by function.
+    """
+    num_projects = int(projects.max()) + 1 if len(projects) else 0
+    sums = np.bincount(projects, plain, num_projects)
+    share = 1.0 / (np.maximum(sums, 1.0)[projects] * max(1, num_projects))  # of a byte in the mean of projects
+    menu: list[MenuEntry] = []
+    best: NDArray[np.float64] | None = None
+    left = dict(changes)
+    while left and len(menu) < size:
+        totals = {
+            name: float(((each if best is None else np.minimum(best, each)) * share).sum())
+            for name, each in left.items()
+        }
+        name = min(totals, key=lambda each: (totals[each], each))
+        if menu and totals[name] > menu[-1].gain - 1e-6:
+            break
+        chosen = left.pop(name)
+        best = chosen if best is None else np.minimum(best, chosen)
+        menu.append(MenuEntry(name, totals[name]))
+    return menu
