@@ -39,6 +39,7 @@ from compiler_opt.pass_options.screening import (
     Screening,
     ScreeningSettings,
     functions_file,
+    read_languages,
     read_measured,
 )
 from compiler_opt.pass_options.sets import OptionSets
@@ -120,8 +121,11 @@ def entry() -> None:
     check_folder_writable(folder)
     num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     screened = [each for each in read_measured(_SCREENING.value) if not each.failures]
+    screened_languages = read_languages(_SCREENING.value)
     ranked = [
-        (gain(each, languages), each.option) for each in screened if parse_option(each.option)[0] not in _REFUSED.value
+        (gain(each, screened_languages), each.option)
+        for each in screened
+        if parse_option(each.option)[0] not in _REFUSED.value
     ]
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(folder, "--output_dir"))

@@ -21,17 +21,18 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from compiler_opt.array_files import save_arrays
+from compiler_opt.checked_values import convert
 from compiler_opt.collect.rollout import check_failures
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import parse_json, write_json, write_text
+from compiler_opt.files import parse_json, write_atomically, write_json, write_text
 from compiler_opt.llvm.pass_options import PassOption, parse_option
 from compiler_opt.pass_options.candidates import further
 from compiler_opt.pass_options.measuring import Compiled, MeasuredObject, ProjectCopies, compile_all
@@ -43,6 +44,8 @@ CONDITIONS_FILE, PLAIN_FILE, DETECTED_FILE, MEASURED_FILE = (
     "measured.jsonl",
 )
 FUNCTIONS_FOLDER = "functions"
+
+_Record = TypeVar("_Record")
 
 _MAX_DETECTING_BYTES = 100_000
 """Of bitcode: larger modules take too long for thousands of candidates."""
@@ -162,7 +165,7 @@ class Screening:
     def detect(self, candidates: Sequence[str]) -> list[Detected]:
         """Tries candidates on the detecting modules, except those that have been."""
         path = self._folder / DETECTED_FILE
-        known = {each.option: each for each in (Detected(**entry) for entry in _entries(path))}
+        known = {each.option: each for each in (_converted(path, entry, Detected) for entry in _entries(path))}
         left = [option for option in candidates if option not in known]
         for option, compiled in self._by_option(self.detecting, left):
             whole = [each for each in compiled if each.object is not None]
@@ -209,7 +212,7 @@ class Screening:
         path = self._folder / CONDITIONS_FILE
         if not path.exists():
             write_json(path, conditions)
-        elif json.loads(path.read_text(encoding="utf-8")) != conditions:
+        elif not _is_same(path, conditions):
             raise ConfigError(
                 f"{path}: expected a screening of this corpus, compiler and sample, found another; "
                 "give another --output_dir"
@@ -291,10 +294,16 @@ def worth_refining(detected: Iterable[Detected], options: Mapping[str, PassOptio
 
 def read_measured(folder: Path) -> list[Measured]:
     """What has been measured in the folder of a screening, so far."""
-    return [
-        Measured(**{**entry, "projects": {name: tuple(each) for name, each in entry["projects"].items()}})
-        for entry in _entries(folder / MEASURED_FILE)
-    ]
+    return [_converted(folder / MEASURED_FILE, entry, Measured) for entry in _entries(folder / MEASURED_FILE)]
+
+
+def read_languages(folder: Path) -> dict[str, str]:
+    """The projects of the screening in a folder, and their languages; raises ConfigError if there is none."""
+    path = folder / CONDITIONS_FILE
+    try:
+        return dict(parse_json(path.read_bytes())["projects"])
+    except (OSError, ValueError, TypeError, KeyError):
+        raise ConfigError(f"{path}: expected what screen_options has written, found something else") from None
 
 
 def _detecting(sample: Sequence[Module], per_language: int) -> list[Module]:
@@ -316,11 +325,31 @@ def _of(compiled: Compiled) -> MeasuredObject:
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file of records; one that a killed process has left incomplete is not one."""
-    if not path.exists():
+    """The lines of a file of records; one that a killed process has left incomplete is cut off."""
+    try:
+        text = path.read_bytes()
+        lines = text.split(b"\n")
+        if lines.pop():
+            write_atomically(path, text[: text.rfind(b"\n") + 1])
+        return [dict(parse_json(line)) for line in lines]
+    except FileNotFoundError:
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")
-    return [parse_json(line) for line in lines[:-1]]
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{path}: damaged ({error}); remove it, or give another --output_dir") from None
+
+
+def _converted(path: Path, entry: object, model: type[_Record]) -> _Record:
+    try:
+        return convert(entry, model)
+    except ValueError as error:
+        raise ConfigError(f"{path}: damaged ({error}); remove it, or give another --output_dir") from None
+
+
+def _is_same(path: Path, conditions: object) -> bool:
+    try:
+        return bool(parse_json(path.read_bytes()) == conditions)
+    except ValueError:
+        return False
 
 
 def _append(path: Path, entry: Mapping[str, Any]) -> None:

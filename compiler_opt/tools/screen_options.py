@@ -12,8 +12,9 @@ import contextlib
 from absl import flags
 
 from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable, exclusive_directory, write_text
-from compiler_opt.llvm.pass_options import list_pass_options
+from compiler_opt.llvm.pass_options import list_pass_options, parse_option
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.pass_options.candidates import candidates, other_target_prefixes
 from compiler_opt.pass_options.measuring import WholeObjects
@@ -46,6 +47,9 @@ def entry() -> None:
     folder = _OUTPUT_DIR.value
     check_folder_writable(folder)
     listed = list_pass_options(toolchain.clang)
+    for option in _OPTIONS.value:
+        if parse_option(option)[0] not in listed:
+            raise ConfigError(f"--option={option}: {toolchain.clang} has no such option (-mllvm -help-list-hidden)")
     targets = set(corpus.targets(toolchain.target))
     others = [other_target_prefixes(toolchain.clang, target) for target in targets]
     tried = _OPTIONS.value or candidates(listed.values(), set(others[0]).intersection(*others[1:]))
@@ -72,7 +76,7 @@ def entry() -> None:
     failed = [each for each in detected if each.failures]
     echo(
         f"{len(listed)} options; {len(tried)} settings of them tried on {len(screening.detecting)} modules; "
-        f"{sum(each.changed > 0 for each in detected)} settings change something, {len(failed)} fail; "
+        f"with {sum(each.changed > 0 for each in detected)} something changes, with {len(failed)} a compilation fails; "
         f"{len(results)} measured on {len(screening.sample)} modules of {len(languages)} projects"
     )
     for line in options_table(results, languages, _TOP.value).lines():
