@@ -19,11 +19,12 @@ import collections
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
+from tqdm import tqdm
 
 from compiler_opt.array_files import save_arrays
 from compiler_opt.checked_values import convert
@@ -124,7 +125,7 @@ class Screening:
         identity: Mapping[str, Any],
         folder: Path,
         settings: ScreeningSettings = ScreeningSettings(),
-        on_compiled: Callable[[Compiled], object] = lambda _: None,
+        progress: "tqdm[NoReturn] | None" = None,
     ):
         """Compiles the corpus plainly.
 
@@ -134,13 +135,13 @@ class Screening:
           identity: the compiler's.
           folder: of the results.
           settings: how to screen.
-          on_compiled: called after each compilation.
+          progress: a bar that is set to the compilations of each part, and shows them.
 
         Raises:
           ConfigError: the folder has a screening under other conditions.
           CorpusError: most modules fail to compile.
         """
-        self._pool, self._folder, self._on_compiled = pool, folder, on_compiled
+        self._pool, self._folder, self._progress = pool, folder, progress
         self._check_conditions(corpus, identity, settings)
         plain = {each.module: each for each in self._compile(corpus.modules, [()])}
         failures = {name: each.failure for name, each in plain.items() if each.failure is not None}
@@ -218,15 +219,18 @@ class Screening:
                 "give another --output_dir"
             )
 
-    def _compile(self, modules: Sequence[Module], sets: Iterable[Sequence[str]]) -> Iterator[Compiled]:
+    def _compile(self, modules: Sequence[Module], sets: Sequence[Sequence[str]]) -> Iterator[Compiled]:
+        if self._progress is not None:
+            self._progress.reset(total=len(modules) * len(sets))
         for compiled in compile_all(self._pool, modules, sets):
-            self._on_compiled(compiled)
+            if self._progress is not None:
+                self._progress.update()
             yield compiled
 
     def _by_option(self, modules: Sequence[Module], options: Sequence[str]) -> Iterator[tuple[str, Sequence[Compiled]]]:
         """All modules of an option as soon as they are done."""
         waiting: dict[str, list[Compiled]] = collections.defaultdict(list)
-        for each in self._compile(modules, (option.split() for option in options)):
+        for each in self._compile(modules, [option.split() for option in options]):
             option = " ".join(each.options)
             waiting[option].append(each)
             if len(waiting[option]) == len(modules):
@@ -282,8 +286,9 @@ def functions_file(folder: Path, option: str) -> Path:
 
 
 def worth_measuring(detected: Iterable[Detected], modules: int) -> list[str]:
-    """The options of those that change something, and with which at most half of the modules failed."""
-    return [each.option for each in detected if each.changed and 2 * len(each.failures) <= modules]
+    """Those that change something, and with which at most half of the modules failed; the most promising first."""
+    useful = [each for each in detected if each.changed and 2 * len(each.failures) <= modules]
+    return [each.option for each in sorted(useful, key=lambda each: (each.relative, each.option))]
 
 
 def worth_refining(detected: Iterable[Detected], options: Mapping[str, PassOption]) -> list[str]:

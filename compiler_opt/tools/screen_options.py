@@ -56,17 +56,14 @@ def entry() -> None:
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(folder, "--output_dir"))
         pool = stack.enter_context(WorkerPool(toolchain, WholeObjects(), entry_point.num_workers(_NUM_WORKERS.value)))
-        bar = stack.enter_context(progress_bar(total=len(corpus.modules), unit="compile", smoothing=0.05))
+        bar = stack.enter_context(progress_bar(unit="compile", smoothing=0.05))
         settings = ScreeningSettings(_DETECTING.value, _MODULES.value, _SEED.value)
-        screening = Screening(corpus, pool, toolchain.identity(), folder, settings, on_compiled=lambda _: bar.update())
-        bar.reset(total=len(tried) * len(screening.detecting))
+        screening = Screening(corpus, pool, toolchain.identity(), folder, settings, bar)
         detected = screening.detect(tried)
         if not _OPTIONS.value:
             refined = [option for option in worth_refining(detected, listed) if option not in set(tried)]
-            bar.reset(total=len(refined) * len(screening.detecting))
             detected += screening.detect(refined)
         measured = worth_measuring(detected, len(screening.detecting))
-        bar.reset(total=len(measured) * len(screening.sample))
         results = screening.measure(measured)
     languages = {name: modules[0].language() for name, modules in corpus.projects().items()}
     table = options_table(results, languages)

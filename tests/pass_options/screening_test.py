@@ -13,7 +13,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.pass_options import list_pass_options
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.pass_options.measuring import Compiled, WholeObjects
+from compiler_opt.pass_options.measuring import WholeObjects
 from compiler_opt.pass_options.screening import (
     DETECTED_FILE,
     MEASURED_FILE,
@@ -25,6 +25,7 @@ from compiler_opt.pass_options.screening import (
     worth_measuring,
     worth_refining,
 )
+from compiler_opt.progress_bar import progress_bar
 from tests import programs
 from tests.small_corpus import make_small_corpus
 
@@ -48,8 +49,9 @@ def pool(toolchain: Toolchain) -> Iterator[WorkerPool]:
 def test_what_changes_is_detected_and_measured_by_function(
     corpus: Corpus, pool: WorkerPool, toolchain: Toolchain, tmp_path: Path
 ) -> None:
-    compiled: list[Compiled] = []
-    screening = Screening(corpus, pool, toolchain.identity(), tmp_path, on_compiled=compiled.append)
+    bar = progress_bar(unit="compile")
+    screening = Screening(corpus, pool, toolchain.identity(), tmp_path, progress=bar)
+    assert (bar.n, bar.total) == (len(corpus.modules),) * 2
     detected = screening.detect([FAST, NOTHING, UNKNOWN])
     assert [bool(each.changed) for each in detected] == [True, False, False]
     assert len(detected[2].failures) == len(screening.detecting)
@@ -68,10 +70,9 @@ def test_what_changes_is_detected_and_measured_by_function(
     # It goes on where it was, with a line that a killed process has left incomplete.
     with (tmp_path / MEASURED_FILE).open("a") as file:
         file.write('{"option": "-disable-l')
-    done = len(compiled)
-    again = Screening(corpus, pool, toolchain.identity(), tmp_path, on_compiled=compiled.append)
+    again = Screening(corpus, pool, toolchain.identity(), tmp_path, progress=bar)
     assert again.detect([FAST, NOTHING, UNKNOWN]) == detected and again.measure([FAST]) == [fast]
-    assert len(compiled) == done + len(corpus.modules)
+    assert bar.n == bar.total == 0
     (both,) = again.measure([TWO])
     assert [each.option for each in read_measured(tmp_path)] == [FAST, TWO]
     assert both.projects.keys() == fast.projects.keys()
