@@ -1,13 +1,13 @@
 """Which options are not chosen, whatever they gain, because programs might break: by rule, with the reason.
 
-An option may switch off a part of the compiler that every build runs, or change how far or in which order it works: that
-makes other code of the same meaning from a compiler that is tested daily. It may not
+An option may switch off a part of the compiler that every build runs, or change how far or in which order it works:
+that makes other code of the same meaning from a compiler that is tested daily. It may not
 
-- switch on code that clang runs at no level by itself on the targets that the sets are for. Nobody's builds test it, and
-  some of it is known to be wrong: LLVM's own comments and reports say so of `enable-gvn-hoist` and the attributor;
-- change what programs may rely on: results of floating-point arithmetic, aliasing, traps, unwinding, symbols, the layout
-  of the stack, or how code that other compilers have made is called;
-- change limits of analyses that keep compile time bounded, upwards.
+- switch on code that clang runs at no level by itself on the targets that the sets are for. Nobody's builds test it,
+  and some of it is known to be wrong: LLVM's own comments and reports say so of `enable-gvn-hoist` and the attributor;
+- change what programs may rely on: results of floating-point arithmetic, aliasing, traps, unwinding, symbols, the
+  layout of the stack, or how code that other compilers have made is called;
+- change limits of analyses, which keep compile time bounded.
 """
 
 import re

@@ -25,7 +25,7 @@ def in_use(*tools: str) -> tuple[Mistake, ...]:
 
 MISTAKES = (
     *in_use("deploy", "extract_ir", "generate_vocab", "train_bc", "train_locally"),
-    *in_use("evaluate", "export_policy", "make_corpus", "corpus_stats", "search", "headroom"),
+    *in_use("evaluate", "export_policy", "make_corpus", "corpus_stats", "search", "headroom", "screen_options"),
     *in_use("collect_blocks", "profile_blocks", "rank_cost_models", "train_throughput"),
     clang("missing", "no/such/clang", "no such file", INSTALL),
     clang("not on PATH", "clang-99", "no such program on PATH", INSTALL, tools=("doctor",)),
@@ -100,6 +100,13 @@ MISTAKES = (
         "output below a file", ("verify_corpus",), {"output_path": "file/x.json"}, ("file/x.json", "cannot be written")
     ),
     Mistake("no compiles", ("search",), {"budget": "0"}, ("--budget", "3")),
+    Mistake(
+        "an option that the compiler lacks",
+        ("screen_options",),
+        {"option": "-no-such-option=true"},
+        ("--option=-no-such-option=true", "has no such option"),
+    ),
+    Mistake("an option of clang", ("screen_options",), {"option": "a b"}, ("expected an option of LLVM's",)),
     Mistake("budgets that descend", ("headroom",), {"budgets": "100,50"}, ("--budgets", "expected ascending numbers")),
     Mistake(
         "damaged state of a search",
