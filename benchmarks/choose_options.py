@@ -43,6 +43,7 @@ from compiler_opt.pass_options.screening import (
     read_measured,
 )
 from compiler_opt.pass_options.sets import OptionSets
+from compiler_opt.pass_options.trust import reason_against
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
@@ -53,7 +54,7 @@ _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results."
 _PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus; by default all.")
 _MODULES = flags.DEFINE_integer("modules_per_project", 10, "Modules of each project that sets are measured on.", 1)
 _START = flags.DEFINE_string("start", "", "Options to begin with, with spaces between them.")
-_REFUSED = flags.DEFINE_list("refused", [], "Names of options that are not chosen, such as enable-gvn-hoist.")
+_REFUSED = flags.DEFINE_list("refused", [], "Names of options that are not chosen, besides those of trust.py.")
 _MAX_MEAN = flags.DEFINE_float("max_mean", 0.001, "Relative growth of instructions, mean of the programs.")
 _MAX_PROGRAM = flags.DEFINE_float("max_program", 0.01, "Relative growth of instructions of each program.")
 _PAIRS = flags.DEFINE_integer("pairs", 8, "Options that remain of which pairs are tried.", 0)
@@ -125,7 +126,7 @@ def entry() -> None:
     ranked = [
         (gain(each, screened_languages), each.option)
         for each in screened
-        if parse_option(each.option)[0] not in _REFUSED.value
+        if not reason_against(name := parse_option(each.option)[0]) and name not in _REFUSED.value
     ]
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(folder, "--output_dir"))
@@ -181,7 +182,8 @@ def _make_menu(
         change = load_arrays(functions_file(_SCREENING.value, option), _MAX_BYTES)["change"]
         return float((np.minimum(change, 0) * plain["weight"]).sum())
 
-    names = [each.option for each in sorted(screened, key=lambda each: potential(each.option))]
+    trusted = [each for each in screened if not reason_against(parse_option(each.option)[0])]
+    names = [each.option for each in sorted(trusted, key=lambda each: potential(each.option))]
     sets = [" ".join(chosen)]
     for option in names[: _MENU.value]:
         kept = [each for each in chosen if parse_option(each)[0] != parse_option(option)[0]]
