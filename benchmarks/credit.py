@@ -32,7 +32,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm import elf
-from compiler_opt.llvm.object_file import ObjectSizes, linked_text_bytes
+from compiler_opt.llvm.object_file import ObjectSizes, linked_parts
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
@@ -248,7 +248,7 @@ class _Study:
         return self.folder / kind / f"{module.name}.o"
 
     def _link(self, objects: dict[str, Path]) -> int:
-        return linked_text_bytes(self._toolchain.tool("ld.lld"), list(objects.values()))
+        return linked_parts(self._toolchain.tool("ld.lld"), list(objects.values())).total
 
 
 def _num_decisions(compiled: Compiled) -> int:

@@ -15,7 +15,7 @@ from absl import flags
 
 from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.collect.workers import WorkerPool
-from compiler_opt.llvm.object_file import linked_text_bytes
+from compiler_opt.llvm.object_file import linked_parts
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.decisions import Site
@@ -66,7 +66,7 @@ def entry() -> None:
         def linked(decisions: Mapping[int, Mapping[Site, int]]) -> int:
             paths = {module: scratch / f"{module}.o" for module in decisions}
             compiler.compile(decisions, paths.__getitem__)
-            return linked_text_bytes(lld, [Path(path) for path in paths.values()], scratch=scratch)
+            return linked_parts(lld, [Path(path) for path in paths.values()], scratch=scratch).total
 
         base = compiler.compile({module: {} for module in range(len(corpus.modules))})
         walks = {module: _Walk(each) for module, each in base.items() if isinstance(each, Compiled)}

@@ -14,7 +14,7 @@ from compiler_opt.cost_models import block_costs
 from compiler_opt.errors import CompileError
 from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
-from compiler_opt.llvm.object_file import read_text_bytes
+from compiler_opt.llvm.object_file import read_parts
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure.attribution import Attribution
@@ -121,7 +121,7 @@ class SpeedRun:
           ToolchainError: clang has no library for profiles.
         """
         plain = builds.measure(PLAIN)
-        text_bytes = read_text_bytes(builds.program(PLAIN))
+        text_bytes = read_parts(builds.program(PLAIN)).total
         own = {name: Attribution(plain, metric, builds.is_own) for name, metric in METRICS.items()}
 
         def row(variant: str) -> Row:
@@ -132,7 +132,7 @@ class SpeedRun:
                 saved = own[name].own_cost(profile) - own[name].own_cost(plain)
                 return METRICS[name](profile.total) / total - 1, saved / total
 
-            text = relative_change(text_bytes, read_text_bytes(builds.program(variant)))
+            text = relative_change(text_bytes, read_parts(builds.program(variant)).total)
             return Row(*changes("instructions"), *changes("cycles"), text)
 
         rows = {PLAIN: row(PLAIN)}

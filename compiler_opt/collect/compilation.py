@@ -120,14 +120,13 @@ class Compilation:
         """See `rollout` for the arguments.
 
         Raises:
-          ToolchainError: the compiler does not let policies take the problem's decisions.
           ConfigError: the settings contradict each other, or `sandbox.VARIABLE` has an unknown value.
         """
         self.module = module
         self.problem = problem
         self.advisor = problem.advisor
         self.toolchain = toolchain
-        self.support = toolchain.require(problem.advisor.problem)
+        self.support = toolchain.problems[problem.advisor.problem]
         self.scratch = scratch
         if policies is None:
             policies = PolicyFolder(scratch / "policies")

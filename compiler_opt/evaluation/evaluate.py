@@ -1,6 +1,6 @@
 """Compiles a corpus under several policies, links each project, and measures.
 
-for each project: for each module: compile under default, policy, baselines -> objects
+for each project: for each module: compile under default, options, policy, both, baselines -> objects
                   when all are compiled: score, link once per policy -> ProjectResult; delete the objects
 """
 
@@ -18,13 +18,23 @@ from typing import Any
 from compiler_opt.collect.kept_files import KeptFiles
 from compiler_opt.collect.rollout import FailureWatch, Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
+from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
-from compiler_opt.errors import CompileError, ConfigError, OutputError, ProtocolError
-from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, ModuleResult, Output, ProjectResult
-from compiler_opt.llvm.object_file import linked_text_bytes, read_text_bytes
+from compiler_opt.errors import CompileError, ConfigError, CorpusError, OutputError, ProtocolError
+from compiler_opt.evaluation.results import (
+    DEFAULT,
+    NEVER_WORSE,
+    OPTIONS,
+    Evaluation,
+    ModuleResult,
+    Output,
+    ProjectResult,
+)
+from compiler_opt.llvm.object_file import TextParts, linked_parts, read_parts
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import Problem
 
@@ -60,13 +70,22 @@ def baselines(problem: Problem, names: Sequence[str] | None = None) -> list[Poli
     return [known[name] for name in dict.fromkeys(known if names is None else names)]
 
 
+@dataclasses.dataclass(frozen=True)
+class _Variant:
+    """What modules are compiled under: a policy or the default, with options of LLVM's passes or without."""
+
+    policy: Policy | None = None
+    has_options: bool = False
+
+
 def evaluate(
     corpus: Corpus,
-    policy: Policy,
+    policy: Policy | None,
     other_policies: Sequence[Policy] = (),
     *,
     problem: Problem,
     toolchain: Toolchain,
+    options: OptionSets | None = None,
     settings: EvaluationSettings = EvaluationSettings(),
     provenance: Mapping[str, str] | None = None,
     pool: WorkerPool | None = None,
@@ -74,41 +93,47 @@ def evaluate(
 ) -> Evaluation:
     """Compares a policy, and baselines (`other_policies`), with the compiler's default on every module of a corpus.
 
+    With `options`, of LLVM's passes, these are compared with it, too: alone, and with the policy, if there is one. A
+    module gets those of its own level and architecture.
+
     Modules that the default fails to compile are left out. If another policy fails, the default's object takes its
     place. Both are in `Evaluation.failures`. `provenance` is recorded in the result; `pool` compiles, by default a new
     one; `on_rollout` is called after each of `num_rollouts` compilations, for progress bars.
 
     Raises:
-      CorpusError: most of the default's or the policy's compilations fail; the message has the first reason.
+      ConfigError: neither policy nor options are given, or policies do not differ in name.
+      CorpusError: most compilations fail under the default, the policy or options; the message has the first reason.
       PolicyError: the policy does not fit the compiler.
       ToolchainError: the compiler or lld is missing, or has no channel for decisions.
     """
     started_at, start_s = datetime.datetime.now().astimezone(), time.monotonic()
     lld = toolchain.tool("ld.lld")
-    policies: dict[str, Policy | None] = {DEFAULT: None, **{each.name: each for each in (policy, *other_policies)}}
-    if len(policies) != 2 + len(other_policies):
-        raise ConfigError(
-            f"policies must differ in name, found {[DEFAULT, policy.name, *(p.name for p in other_policies)]}"
-        )
+    named = _variants(policy, options, other_policies)
+    variants = dict(named)
+    if len(variants) < len(named):
+        raise ConfigError(f"policies must differ in name, found {[name for name, _ in named]}")
+    baseline_names = [other.name for other in other_policies]
+    *alone, evaluated = [name for name in variants if name != DEFAULT and name not in baseline_names]
 
     results: dict[str, ProjectResult] = {}
     with scratch_directory() as scratch, contextlib.ExitStack() as stack:
         runs = {
-            name: _ProjectRun(name, modules, tuple(policies), scratch / str(number))
+            name: _ProjectRun(name, modules, variants, evaluated, scratch / str(number))
             for number, (name, modules) in enumerate(corpus.projects().items())
         }
         if pool is None:
             pool = stack.enter_context(
                 WorkerPool(toolchain, problem, settings.num_workers, kept_files=settings.kept_files)
             )
-        jobs = (job for run in tuple(runs.values()) for job in run.jobs(policies, settings))
-        watches = {name: FailureWatch(len(corpus.modules), f"modules (with {name})") for name in (DEFAULT, policy.name)}
+        jobs = (job for run in tuple(runs.values()) for job in run.jobs(options, toolchain, settings))
+        watches = {
+            name: FailureWatch(len(corpus.modules), f"modules (with {name})") for name in (DEFAULT, *alone, evaluated)
+        }
         for job, rollout in pool.rollouts(jobs):
-            policy_name = DEFAULT if job.policy is None else job.policy.name
-            if policy_name in watches:
-                watches[policy_name].add(rollout.module, rollout.failure)
             run = runs[job.module.project]
-            run.add(policy_name, job, rollout)
+            name = run.add(job, rollout)
+            if name in watches:
+                watches[name].add(rollout.module, rollout.failure)
             on_rollout(rollout)
             if run.complete:
                 results[run.name] = run.finish(problem, lld, settings.keep_objects)
@@ -117,40 +142,75 @@ def evaluate(
             watch.finish()
     return Evaluation(
         problem=problem,
-        policy=policy.name,
-        baselines=tuple(other.name for other in other_policies),
+        policy=evaluated,
+        baselines=tuple(baseline_names),
         projects=tuple(results[name] for name in corpus.projects()),
         started_at=started_at.isoformat(" ", "minutes"),
         wall_s=time.monotonic() - start_s,
         seed=settings.seed,
         provenance=dict(provenance or {}),
+        alone=tuple(alone),
     )
 
 
-def num_rollouts(corpus: Corpus, other_policies: Sequence[Policy]) -> int:
+def num_rollouts(
+    corpus: Corpus, policy: Policy | None, other_policies: Sequence[Policy] = (), options: OptionSets | None = None
+) -> int:
     """The number of compilations of `evaluate`."""
-    return len(corpus.modules) * (2 + len(other_policies))
+    return len(corpus.modules) * len(_variants(policy, options, other_policies))
+
+
+def module_options(module: Module, options: OptionSets, toolchain: Toolchain) -> tuple[str, ...]:
+    """The options for a module's level and architecture; none if its own options are missing, so it cannot compile."""
+    try:
+        level, target = optimization_level(module.options()), module.target() or toolchain.target
+    except CorpusError:
+        return ()
+    return options.options(level.removeprefix("-"), target.partition("-")[0])
+
+
+def _variants(
+    policy: Policy | None, options: OptionSets | None, other_policies: Sequence[Policy]
+) -> list[tuple[str, _Variant]]:
+    """All variants with their names: the default, options, the policy, both, the others."""
+    variants = [(DEFAULT, _Variant())]
+    if options is not None:
+        variants.append((OPTIONS, _Variant(has_options=True)))
+    if policy is not None:
+        variants.append((policy.name, _Variant(policy)))
+    if policy is not None and options is not None:
+        variants.append((f"{policy.name}+{OPTIONS}", _Variant(policy, has_options=True)))
+    if len(variants) == 1:
+        raise ConfigError("nothing to evaluate: expected a policy, options, or both")
+    return [*variants, *((other.name, _Variant(other)) for other in other_policies)]
 
 
 class _ProjectRun:
     """A project in progress; results are keyed by policy and module."""
 
-    def __init__(self, name: str, modules: Sequence[Module], policies: Sequence[str], directory: Path):
+    def __init__(
+        self, name: str, modules: Sequence[Module], variants: Mapping[str, _Variant], evaluated: str, directory: Path
+    ):
         self.name = name
         self._modules = modules
-        self._policies = policies
+        self._variants = variants
+        self._policies = tuple(variants)
+        self._evaluated = evaluated
         self._directory = directory
         self._number = {module.name: number for number, module in enumerate(modules)}
         self._outputs: dict[tuple[str, str], Output] = {}  # Scores follow when all modules are compiled.
         self._measurements: dict[tuple[str, str], Any] = {}
         self._failures: dict[tuple[str, str], str] = {}
 
-    def jobs(self, policies: Mapping[str, Policy | None], settings: EvaluationSettings) -> Iterator[Job]:
+    def jobs(self, options: OptionSets | None, toolchain: Toolchain, settings: EvaluationSettings) -> Iterator[Job]:
         for module in self._modules:
+            pass_options = () if options is None else module_options(module, options, toolchain)
+            with_options = dataclasses.replace(module, pass_options=pass_options)
             # Python's hash differs from run to run.
             seed = zlib.crc32(module.name.encode("utf-8", "surrogateescape"), settings.seed & 0xFFFFFFFF)
-            for name, policy in policies.items():
-                yield Job(module, policy, seed, settings.rollout, self._object_path(name, module.name))
+            for name, variant in self._variants.items():
+                compiled = with_options if variant.has_options else module
+                yield Job(compiled, variant.policy, seed, settings.rollout, self._object_path(name, module.name))
 
     def _object_path(self, policy_name: str, module: str) -> Path:
         # By numbers, since the name of a module may be a folder in the name of another.
@@ -158,20 +218,21 @@ class _ProjectRun:
 
     def _object_of(self, name: str, module: str) -> Path:
         """The object to link for a policy or for `NEVER_WORSE`."""
-        default, policy = self._policies[:2]
-        policy_name = policy if name == NEVER_WORSE else name
+        policy_name = self._evaluated if name == NEVER_WORSE else name
         output = self._outputs.get((policy_name, module))
-        if output is None or (name == NEVER_WORSE and output.text_bytes >= self._outputs[default, module].text_bytes):
-            policy_name = default
+        if output is None or (name == NEVER_WORSE and not output.text.is_better(self._outputs[DEFAULT, module].text)):
+            policy_name = DEFAULT
         return self._object_path(policy_name, module)
 
-    def add(self, policy_name: str, job: Job, rollout: Rollout) -> None:
+    def add(self, job: Job, rollout: Rollout) -> str:
+        """Adds a module; returns the name of the policy."""
+        assert job.keep_object is not None
+        policy_name = self._policies[int(job.keep_object.parent.name)]
         failure = rollout.failure
         if failure is None:
             try:
-                assert job.keep_object is not None
                 self._outputs[policy_name, rollout.module] = Output(
-                    text_bytes=read_text_bytes(job.keep_object),
+                    text=read_parts(job.keep_object),
                     score=math.nan,
                     num_decisions=len(rollout.trajectory) if rollout.trajectory is not None else 0,
                     cpu_s=rollout.cpu_s,
@@ -182,6 +243,7 @@ class _ProjectRun:
                 failure = str(error)
         if failure is not None:
             self._failures[policy_name, rollout.module] = failure
+        return policy_name
 
     @property
     def complete(self) -> bool:
@@ -199,12 +261,12 @@ class _ProjectRun:
                 if (policy.name, module.name) in self._measurements
             ),
         )
-        linked_bytes: dict[str, int] = {}
+        linked: dict[str, TextParts] = {}
         link_failures: dict[str, str] = {}
         for name in (*self._policies, NEVER_WORSE):
             objects = [self._object_of(name, module.name) for module in included]
             try:
-                linked_bytes[name] = linked_text_bytes(lld, objects, scratch=self._directory)
+                linked[name] = linked_parts(lld, objects, scratch=self._directory)
             except (CompileError, ProtocolError) as error:
                 link_failures[name] = str(error)
         result = ProjectResult(
@@ -213,7 +275,7 @@ class _ProjectRun:
             excluded={
                 m.name: self._failures[DEFAULT, m.name] for m in self._modules if (DEFAULT, m.name) in self._failures
             },
-            linked_bytes=linked_bytes,
+            linked=linked,
             link_failures=link_failures,
         )
         if keep_objects is not None:

@@ -17,7 +17,7 @@ from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, ConfigError, ProtocolError
 from compiler_opt.evaluation.attribution import Attribution, CompiledModule, DecisionChange, FunctionChange, attribute
 from compiler_opt.llvm import processes
-from compiler_opt.llvm.object_file import linked_text_bytes
+from compiler_opt.llvm.object_file import linked_parts
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
@@ -181,7 +181,7 @@ class _ProjectBuilds:
         first, second = ([compiled[name] for name in names] for compiled in self._compiled)
         try:
             before, after = (
-                linked_text_bytes(lld, [self._object(number, name) for name in names], scratch=self._folder)
+                linked_parts(lld, [self._object(number, name) for name in names], scratch=self._folder).total
                 for number in range(2)
             )
             self._linked_bytes = before, after
@@ -202,7 +202,7 @@ class _ProjectBuilds:
         """What the second build has more than the same with some other objects, by module."""
         assert self._linked_bytes is not None
         paths = [objects.get(name, self._object(1, name)) for name in self._included()]
-        return self._linked_bytes[1] - linked_text_bytes(lld, paths, scratch=self._folder)
+        return self._linked_bytes[1] - linked_parts(lld, paths, scratch=self._folder).total
 
     def _included(self) -> list[str]:
         return [name for name in self._modules if all(name in compiled for compiled in self._compiled)]

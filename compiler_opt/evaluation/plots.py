@@ -20,7 +20,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compiler_opt.evaluation.history import Curve, History, smoothed
 from compiler_opt.evaluation.importance import Importance
-from compiler_opt.evaluation.results import DEFAULT, Evaluation
+from compiler_opt.evaluation.results import DEFAULT, PARTS, Evaluation, ProjectResult
 from compiler_opt.report.formatting import MINUS, change_text, plot_label
 
 _COLORS = {
@@ -51,9 +51,11 @@ _MAX_FEATURES = 60
 
 
 def project_bars(evaluation: Evaluation) -> Markup:
-    """Change of each project's linked text: the policy as bars, the baselines as points on another scale."""
-    projects = [p for p in evaluation.projects if p.linked_change(evaluation.policy) is not None][:_MAX_PROJECTS]
-    projects.sort(key=lambda project: -(project.linked_change(evaluation.policy) or 0))
+    """Change of each project's linked text: what is evaluated as bars, the parts of it and baselines as points.
+
+    Baselines have a scale of their own.
+    """
+    projects = _linked_projects(evaluation)
     baselines = evaluation.baselines
     figure = _bar_figure(len(projects))
     ratios = [3, 2] if baselines else [1]
@@ -61,22 +63,60 @@ def project_bars(evaluation: Evaluation) -> Markup:
     changes = [project.linked_change(evaluation.policy) or 0 for project in projects]
     _bars(bars, [project.name for project in projects], changes)
     _style(bars, f"{evaluation.policy}: change of linked text", zero_line=True)
+    if evaluation.alone:
+        _points(bars, projects, evaluation.alone)
+        _legend(bars, ncols=len(evaluation.alone))
     for points in others:
-        for marker, name in zip(_MARKERS, baselines, strict=False):
-            known = [project.linked_change(name) for project in projects]
-            points.plot(
-                [math.nan if change is None else 100 * change for change in known],
-                range(len(projects)),
-                marker,
-                color=_COLORS["muted"],
-                markersize=5,
-                fillstyle="none" if marker == "D" else "full",
-                label=name,
-            )
+        _points(points, projects, baselines)
         _style(points, "baselines: the same, on another scale", zero_line=True)
         points.tick_params(axis="y", length=0)
         _legend(points, ncols=len(baselines))
     return _svg(figure, "projects")
+
+
+def part_bars(evaluation: Evaluation) -> Markup:
+    """What each part of the text adds to the change of each project's linked text, as stacked bars."""
+    projects = _linked_projects(evaluation)
+    figure = _bar_figure(len(projects))
+    axes = figure.subplots()
+    places = np.arange(len(projects))
+    ends = {True: np.zeros(len(projects)), False: np.zeros(len(projects))}
+    for color, part in zip(_HUES, PARTS, strict=False):
+        values = 100 * np.array([project.contribution(evaluation.policy, part) for project in projects])
+        if not values.any():
+            continue
+        # What grows and what shrinks go to different sides.
+        left = np.where(values < 0, ends[False], ends[True])
+        axes.barh(places, values, left=left, height=0.62, color=color, label=part)
+        ends[False] += np.minimum(values, 0)
+        ends[True] += np.maximum(values, 0)
+    axes.set_yticks(places, [plot_label(project.name) for project in projects])
+    axes.set_ylim(-0.6, len(projects) - 0.4)
+    _style(axes, f"{evaluation.policy}: bytes of each part over all text of the default", zero_line=True)
+    if axes.containers:
+        _legend(axes, ncols=len(PARTS))
+    return _svg(figure, "parts")
+
+
+def _linked_projects(evaluation: Evaluation) -> list[ProjectResult]:
+    """The projects that plots by project show, the one that shrank most last."""
+    projects = [p for p in evaluation.projects if p.linked_change(evaluation.policy) is not None][:_MAX_PROJECTS]
+    return sorted(projects, key=lambda project: -(project.linked_change(evaluation.policy) or 0))
+
+
+def _points(axes: Axes, projects: Sequence[ProjectResult], names: Sequence[str]) -> None:
+    """Draws the changes of projects under these policies as points."""
+    for marker, name in zip(_MARKERS, names, strict=False):
+        known = [project.linked_change(name) for project in projects]
+        axes.plot(
+            [math.nan if change is None else 100 * change for change in known],
+            range(len(projects)),
+            marker,
+            color=_COLORS["muted"],
+            markersize=5,
+            fillstyle="none" if marker == "D" else "full",
+            label=name,
+        )
 
 
 def change_bars(names: Sequence[str], changes: Sequence[float], label: str) -> Markup:

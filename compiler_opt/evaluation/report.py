@@ -1,10 +1,10 @@
 """The report on an evaluation: CSV files, `summary.json`, `report.html`, and a table for the terminal.
 
-A policy for size is reported by linked text first, then by objects, modules and baselines; any other policy by its
-score first, then by linked text.
+Size is reported by linked text first, by project and language, then by objects, modules and baselines; any other policy
+by its score first, then by linked text.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from compiler_opt.evaluation import plots
@@ -12,6 +12,7 @@ from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.report_parts import (
     change_headline,
     estimate_card,
+    estimate_cell,
     estimate_text,
     evaluation_page,
     module_rows,
@@ -20,8 +21,8 @@ from compiler_opt.evaluation.report_parts import (
     project_table,
     write_report,
 )
-from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, ModuleResult, ProjectResult
-from compiler_opt.evaluation.statistics import NUM_RESAMPLES
+from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, PARTS, Evaluation, ModuleResult, ProjectResult
+from compiler_opt.evaluation.statistics import CONFIDENCE, NUM_RESAMPLES
 from compiler_opt.report.formatting import bytes_text, change_text, count_text
 from compiler_opt.report.table import Cell, Change, Table, size_cells
 
@@ -44,7 +45,7 @@ def render(evaluation: Evaluation, history: History | None = None) -> str:
 
 
 def terminal_table(evaluation: Evaluation) -> str:
-    """The result as plain text: a table of projects, a summary and, for size, the modules that grew most."""
+    """The result as plain text: tables of projects and languages, a summary, and the modules that grew most."""
     policy, score = evaluation.policy, evaluation.problem.score_name
     total = evaluation.totals[policy]
     objects, scores = total.objects, total.scores
@@ -57,10 +58,13 @@ def terminal_table(evaluation: Evaluation) -> str:
         )
         return "\n".join([*_project_scores(evaluation).lines(), "", summary])
     lines = [
-        *_project_sizes(evaluation).lines(),
+        *_project_sizes(evaluation, () if evaluation.alone else evaluation.baselines).lines(),
+        "",
+        *_languages(evaluation).lines(),
         "",
         f"linked text: {estimate_text(total.linked.total)} together, mean of projects "
         f"{estimate_text(total.linked.mean)}; intervals over other projects",
+        f"code in it: {estimate_text(total.code.total)} together, mean of projects {estimate_text(total.code.mean)}",
         f"{score}: {estimate_text(scores.total)}; modules: {objects.wins} smaller, {objects.ties} same, "
         f"{objects.losses} bigger; {failures}",
     ]
@@ -155,6 +159,7 @@ def _size_page(evaluation: Evaluation, history: History | None) -> str:
         cards=[
             estimate_card("Linked text, all together", total.linked.total),
             estimate_card("Linked text, mean of projects", total.linked.mean),
+            estimate_card("Code in it, mean of projects", total.code.mean),
             estimate_card(evaluation.problem.score_name, scores.total),
             estimate_card("Text of the objects", objects.total),
             estimate_card("Mean over modules", objects.mean),
@@ -162,10 +167,13 @@ def _size_page(evaluation: Evaluation, history: History | None) -> str:
         ],
         num_resamples=f"{NUM_RESAMPLES:,}",
         score=evaluation.problem.score_name,
+        languages=_languages(evaluation, PARTS),
         project_plot=plots.project_bars(evaluation),
+        parts=PARTS,
+        part_plot=plots.part_bars(evaluation),
         module_plot=plots.module_distribution(evaluation),
         size_plot=plots.size_scatter(evaluation),
-        projects=_project_sizes(evaluation),
+        projects=_project_sizes(evaluation, evaluation.baselines),
         notes=_notes(evaluation),
         worst=_module_sizes(evaluation, lambda module: module.change(policy)),
         best=_module_sizes(evaluation, lambda module: -module.change(policy)),
@@ -204,32 +212,60 @@ def _never_worse(evaluation: Evaluation) -> str:
         return ""
     changes = [change for p in evaluation.projects if (change := p.linked_change(NEVER_WORSE)) is not None]
     return (
-        f"with the smaller object of each module (deploy --never_worse): {change_text(together)} linked; by project "
+        f"with each module's object only if it is smaller and has no more code (deploy --never_worse): "
+        f"{change_text(together)} linked, {change_text(evaluation.never_worse_change('code'))} code; by project "
         f"{change_text(min(changes))} to {change_text(max(changes))}"
     )
 
 
-def _project_sizes(evaluation: Evaluation) -> Table:
-    policy, baselines = evaluation.policy, evaluation.baselines
-    total = evaluation.totals[policy]
+def _project_sizes(evaluation: Evaluation, baselines: Sequence[str]) -> Table:
+    """Linked text and the code in it, with these baselines."""
+    policy, variants = evaluation.policy, evaluation.variants
+    sizes = (DEFAULT,) if evaluation.alone else (DEFAULT, policy)
+    total, totals = evaluation.totals[policy], evaluation.totals
 
     def cells(project: ProjectResult) -> list[Cell]:
-        linked = (project.linked_bytes.get(name) for name in (DEFAULT, policy))
+        linked = (project.linked_bytes.get(name) for name in sizes)
         return [
             *("-" if count is None else bytes_text(count) for count in linked),
-            Change(project.linked_change(policy)),
+            *(Change(project.linked_change(name, part)) for name in variants for part in ("total", "code")),
             Change(project.object_change(policy)),
             *(Change(project.linked_change(name), 1) for name in baselines),
         ]
 
     together: list[Cell] = [
-        bytes_text(total.default_linked_bytes),
-        bytes_text(total.linked_bytes),
-        Change(total.linked_change),
+        *[bytes_text(total.default_linked_bytes), bytes_text(total.linked_bytes)][: len(sizes)],
+        *(Change(each.total.value) for name in variants for each in (totals[name].linked, totals[name].code)),
         Change(total.objects.total.value),
-        *(Change(evaluation.totals[name].linked_change, 1) for name in baselines),
+        *(Change(totals[name].linked_change, 1) for name in baselines),
     ]
-    return project_table(evaluation, ["default", policy, "linked", "objects", *baselines], cells, together)
+    names = ["linked"] if len(variants) == 1 else [_short(name, evaluation) for name in variants]
+    changes = [head for name in names for head in (name, "code")]
+    return project_table(evaluation, [*sizes, *changes, "objects", *baselines], cells, together)
+
+
+def _short(name: str, evaluation: Evaluation) -> str:
+    """The name of a policy in a table: `both` for a policy with options."""
+    return "both" if evaluation.alone and name == evaluation.policy else name
+
+
+def _languages(evaluation: Evaluation, parts: Sequence[str] = ()) -> Table:
+    """Means of projects by language, and what these parts of the text add to them."""
+    rows: list[list[Cell]] = [
+        [
+            each.language,
+            _short(each.policy, evaluation),
+            f"{each.num_projects:,}",
+            estimate_cell(each.text.mean),
+            estimate_cell(each.code.mean),
+            *(Change(each.contributions[part]) for part in parts),
+            f"{each.text.losses:,}",
+            f"{each.worst[0]} {change_text(each.worst[1])}",
+        ]
+        for each in evaluation.languages
+    ]
+    means = [f"{what}, mean ({CONFIDENCE:.0%})" for what in ("text", "code")]
+    return Table(["language", "with", "projects", *means, *parts, "bigger", "worst"], rows, num_text_columns=2)
 
 
 def _notes(evaluation: Evaluation) -> list[str]:
@@ -267,7 +303,7 @@ def _policies(evaluation: Evaluation) -> Table:
         [
             name,
             *(
-                Change(e.value, interval=(e.low, e.high))
+                estimate_cell(e)
                 for e in (total.linked.total, total.linked.mean, total.objects.total, total.scores.total)
             ),
             *(f"{count:,}" for count in (total.objects.wins, total.objects.ties, total.objects.losses)),

@@ -7,7 +7,15 @@ from typing import Any
 
 from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import History
-from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, Evaluation, ModuleResult, Output, ProjectResult
+from compiler_opt.evaluation.results import (
+    DEFAULT,
+    NEVER_WORSE,
+    PARTS,
+    Evaluation,
+    ModuleResult,
+    Output,
+    ProjectResult,
+)
 from compiler_opt.evaluation.statistics import CONFIDENCE, Estimate
 from compiler_opt.files import write_text
 from compiler_opt.report import page
@@ -43,6 +51,7 @@ def module_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:
         for who in (DEFAULT, *evaluation.policies):
             output: Output | None = module.outputs.get(who)
             row[f"{who}_text_bytes"] = output.text_bytes if output else ""
+            row |= {f"{who}_{part}_bytes": getattr(output.text, part) if output else "" for part in PARTS}
             row[f"{who}_score"] = f"{output.score:.3f}" if output else ""
             row[f"{who}_decisions"] = output.num_decisions if output else ""
             row[f"{who}_cpu_s"] = f"{output.cpu_s:.4f}" if output else ""
@@ -57,17 +66,24 @@ def project_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:
         row: dict[str, Any] = {
             "project": project.name,
             "languages": project.languages,
+            "language": project.language,
             "modules": len(project.modules),
             "excluded": len(project.excluded),
         }
         for who in (DEFAULT, *evaluation.policies):
-            row[f"{who}_linked_bytes"] = project.linked_bytes.get(who, "")
+            row |= _linked_cells(project, who, who)
             row[f"{who}_object_bytes"] = project.object_bytes(who)
             row[f"{who}_score"] = f"{project.score(who):.3f}"
             if who != DEFAULT:
                 row[f"{who}_failures"] = project.num_substituted(who)
-        row["never_worse_linked_bytes"] = project.linked_bytes.get(NEVER_WORSE, "")
-        yield row
+        yield row | _linked_cells(project, NEVER_WORSE, "never_worse")
+
+
+def _linked_cells(project: ProjectResult, name: str, column: str) -> dict[str, Any]:
+    """The bytes of a linked program and of its parts, empty if there is none; `column` begins the columns' names."""
+    linked = project.linked.get(name)
+    sizes = {"": linked.total, **{f"_{part}": getattr(linked, part) for part in PARTS}} if linked is not None else {}
+    return {f"{column}_linked{part}_bytes": sizes.get(part, "") for part in ("", *(f"_{part}" for part in PARTS))}
 
 
 def evaluation_page(
@@ -103,12 +119,20 @@ def change_headline(what: str, change: float, words: tuple[str, str]) -> str:
 
 def estimate_card(name: str, estimate: Estimate) -> Card:
     """A card with a change and its confidence interval."""
-    return name, Change(estimate.value), interval_text(estimate.low, estimate.high)
+    detail = interval_text(estimate.low, estimate.high) if estimate.has_interval else "of one project"
+    return name, Change(estimate.value), detail
 
 
 def estimate_text(estimate: Estimate) -> str:
-    """A change with its confidence interval, for the terminal."""
+    """A change with its confidence interval, if there is one, for the terminal."""
+    if not estimate.has_interval:
+        return change_text(estimate.value)
     return f"{change_text(estimate.value)} ({CONFIDENCE:.0%} interval: {interval_text(estimate.low, estimate.high)})"
+
+
+def estimate_cell(estimate: Estimate) -> Change:
+    """A change with its confidence interval, if there is one, for a table."""
+    return Change(estimate.value, interval=(estimate.low, estimate.high) if estimate.has_interval else None)
 
 
 def project_table(

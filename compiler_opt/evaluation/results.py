@@ -1,7 +1,8 @@
 """Results of an evaluation: by module, by project, and in total.
 
 Policies are identified by their names: the compiler's own heuristic is `default`, `Evaluation.policy` is evaluated, and
-the others are baselines. *Changes* are relative to the default; negative is smaller.
+the others are baselines. The default with options of LLVM's passes is `options`, a policy with these `POLICY+options`.
+*Changes* are relative to the default; negative is smaller.
 """
 
 import dataclasses
@@ -10,12 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from compiler_opt.evaluation import statistics
+from compiler_opt.llvm.object_file import TextParts
 from compiler_opt.problems.problem import Problem
 
 DEFAULT = "default"
 
+OPTIONS = "options"
+"""The default with options of LLVM's passes; also the ending of a policy's name with these."""
+
 NEVER_WORSE = "never worse"
-"""Not a policy: for each module the object with less text, the default's or the policy's, as `deploy --never_worse`."""
+"""Not a policy: for each module the policy's object if it is better (`TextParts.is_better`) than the default's, which
+is taken otherwise, as `deploy --never_worse`."""
+
+PARTS = tuple(field.name for field in dataclasses.fields(TextParts))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,18 +31,22 @@ class Output:
     """A module compiled under a policy.
 
     Attributes:
-      text_bytes: text of the object.
+      text: text of the object.
       score: the problem's score, which policies are trained to lower.
       num_decisions: number of the policy's decisions; 0 for a plain compilation.
       cpu_s: CPU seconds of the compiler.
       host_cpu_s: CPU seconds of the process that evaluates the policy for it.
     """
 
-    text_bytes: int
+    text: TextParts
     score: float
     num_decisions: int
     cpu_s: float
     host_cpu_s: float
+
+    @property
+    def text_bytes(self) -> int:
+        return self.text.total
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,15 +83,28 @@ class ProjectResult:
     Attributes:
       modules: modules that the default compiles.
       excluded: module -> reason, for modules that the default fails to compile; left out of all numbers.
-      linked_bytes: text of the linked program, by policy and `NEVER_WORSE`, without those that failed to link.
+      linked: text of the linked program, by policy and `NEVER_WORSE`, without those that failed to link.
       link_failures: policy -> reason.
     """
 
     name: str
     modules: tuple[ModuleResult, ...]
     excluded: Mapping[str, str]
-    linked_bytes: Mapping[str, int]
+    linked: Mapping[str, TextParts]
     link_failures: Mapping[str, str]
+
+    @property
+    def linked_bytes(self) -> dict[str, int]:
+        """All text of the linked programs."""
+        return {name: parts.total for name, parts in self.linked.items()}
+
+    @property
+    def language(self) -> str:
+        """The language of most of the default's text."""
+        text_bytes: dict[str, int] = {}
+        for module in self.modules:
+            text_bytes[module.language] = text_bytes.get(module.language, 0) + module.outputs[DEFAULT].text_bytes
+        return max(sorted(text_bytes), key=text_bytes.__getitem__, default="?")
 
     @property
     def languages(self) -> str:
@@ -100,11 +125,19 @@ class ProjectResult:
     def score_change(self, policy: str) -> float:
         return statistics.relative_change(self.score(DEFAULT), self.score(policy))
 
-    def linked_change(self, policy: str) -> float | None:
-        """Change of the linked program's text; None if either could not be linked."""
-        if policy not in self.linked_bytes or DEFAULT not in self.linked_bytes:
+    def linked_change(self, policy: str, part: str = "total") -> float | None:
+        """Change of the linked program's text, or of a part of it; None if either could not be linked."""
+        if policy not in self.linked or DEFAULT not in self.linked:
             return None
-        return statistics.relative_change(self.linked_bytes[DEFAULT], self.linked_bytes[policy])
+        before, after = (getattr(self.linked[name], part) for name in (DEFAULT, policy))
+        return statistics.relative_change(before, after)
+
+    def contribution(self, policy: str, part: str) -> float:
+        """What a part adds to `linked_change`: its difference over all text; 0 if either could not be linked."""
+        if self.linked_change(policy) is None or not self.linked[DEFAULT].total:
+            return 0.0
+        before, after = (getattr(self.linked[name], part) for name in (DEFAULT, policy))
+        return float(after - before) / self.linked[DEFAULT].total
 
     def num_substituted(self, policy: str) -> int:
         """The number of failed compilations, for which the default's object is used."""
@@ -115,15 +148,18 @@ class ProjectResult:
         return {
             "project": self.name,
             "languages": self.languages,
+            "language": self.language,
             "num_modules": len(self.modules),
             "num_excluded": len(self.excluded),
             "default_linked_bytes": self.linked_bytes.get(DEFAULT),
             "default_object_bytes": self.object_bytes(DEFAULT),
             "never_worse_change": self.linked_change(NEVER_WORSE),
+            "linked_parts": {name: dataclasses.asdict(parts) for name, parts in self.linked.items()},
             "policies": {
                 policy: {
                     "linked_bytes": self.linked_bytes.get(policy),
                     "linked_change": self.linked_change(policy),
+                    "code_change": self.linked_change(policy, "code"),
                     "object_bytes": self.object_bytes(policy),
                     "object_change": self.object_change(policy),
                     "score_change": self.score_change(policy),
@@ -142,6 +178,7 @@ class Total:
       default_linked_bytes: sum over the projects that were linked under both.
       linked_bytes: the policy's sum over the same projects.
       linked: comparison of the linked text of the same projects; its mean counts all projects the same.
+      code: comparison of the code among it.
       objects: comparison of the modules' object text.
       scores: comparison of the modules' scores (for inlining, COMDAT-weighted text bytes).
       project_scores: comparison of the projects' scores.
@@ -154,6 +191,7 @@ class Total:
     default_linked_bytes: int
     linked_bytes: int
     linked: statistics.Comparison
+    code: statistics.Comparison
     objects: statistics.Comparison
     scores: statistics.Comparison
     project_scores: statistics.Comparison
@@ -164,6 +202,27 @@ class Total:
     @property
     def linked_change(self) -> float:
         return statistics.relative_change(self.default_linked_bytes, self.linked_bytes)
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageResult:
+    """A policy against the default, over the linked projects of one language (`ProjectResult.language`).
+
+    Attributes:
+      language: `all` for all projects.
+      text: comparison of the projects' linked text.
+      code: comparison of the code among it.
+      contributions: by part of the text, what it adds to `text.mean`.
+      worst: the project whose text grew most, or shrank least, and its change.
+    """
+
+    language: str
+    policy: str
+    num_projects: int
+    text: statistics.Comparison
+    code: statistics.Comparison
+    contributions: Mapping[str, float]
+    worst: tuple[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,11 +239,13 @@ class Evaluation:
     """Results of an evaluation.
 
     Attributes:
+      policy: what is evaluated: a policy, a policy with options, or options.
       projects: in the order of the corpus.
       started_at: local time, ISO 8601 to the minute.
       wall_s: duration in seconds.
       seed: seed of the random baseline and of the bootstrap.
       provenance: compiler, flags, corpus, policy, ..., as text, in order.
+      alone: options and the policy, each alone, if both are evaluated.
     """
 
     problem: Problem
@@ -195,11 +256,22 @@ class Evaluation:
     wall_s: float
     seed: int
     provenance: Mapping[str, str]
+    alone: tuple[str, ...] = ()
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The names of all policies except the default and baselines; the last is `policy`."""
+        return (*self.alone, self.policy)
 
     @property
     def policies(self) -> tuple[str, ...]:
         """The names of all policies except the default."""
-        return (self.policy, *self.baselines)
+        return (*self.variants, *self.baselines)
+
+    @property
+    def policy_alone(self) -> str | None:
+        """The policy without options; None if only options are evaluated."""
+        return next((name for name in reversed(self.alone or (self.policy,)) if name != OPTIONS), None)
 
     @property
     def modules(self) -> list[ModuleResult]:
@@ -215,17 +287,50 @@ class Evaluation:
         """Totals by policy, without the default."""
         return {policy: self._total(policy) for policy in self.policies}
 
-    def never_worse_change(self) -> float | None:
-        """Change of the linked text with `NEVER_WORSE`, all projects together; None if none was linked."""
+    def never_worse_change(self, part: str = "total") -> float | None:
+        """Change of linked text, or of a part, with `NEVER_WORSE`, all projects together; None if none was linked."""
         if all(project.linked_change(NEVER_WORSE) is None for project in self.projects):
             return None
-        default, never_worse = self._linked_bytes(NEVER_WORSE)
+        default, never_worse = self._linked_bytes(NEVER_WORSE, part)
         return statistics.relative_change(sum(default), sum(never_worse))
 
-    def _linked_bytes(self, name: str) -> tuple[list[int], list[int]]:
+    def _linked_bytes(
+        self, name: str, part: str = "total", projects: Sequence[ProjectResult] | None = None
+    ) -> tuple[list[int], list[int]]:
         """Linked text under the default and under `name`, of the projects that were linked under both."""
-        linked = [project.linked_bytes for project in self.projects if project.linked_change(name) is not None]
-        return [sizes[DEFAULT] for sizes in linked], [sizes[name] for sizes in linked]
+        chosen = self.projects if projects is None else projects
+        linked = [project.linked for project in chosen if project.linked_change(name) is not None]
+        default, other = ([getattr(parts[who], part) for parts in linked] for who in (DEFAULT, name))
+        return default, other
+
+    @functools.cached_property
+    def languages(self) -> list[LanguageResult]:
+        """Each of `variants` by language, without languages of which nothing was linked; then, if several, all."""
+        names = sorted({project.language for project in self.projects})
+        results = [
+            self._language(name, variant, [project for project in self.projects if project.language == name])
+            for name in names
+            for variant in self.variants
+        ]
+        if len(names) > 1:
+            results += [self._language("all", variant, self.projects) for variant in self.variants]
+        return [result for result in results if result is not None]
+
+    def _language(self, name: str, policy: str, projects: Sequence[ProjectResult]) -> LanguageResult | None:
+        changes = {p.name: change for p in projects if (change := p.linked_change(policy)) is not None}
+        if not changes:
+            return None
+        contributions = {part: sum(p.contribution(policy, part) for p in projects) / len(changes) for part in PARTS}
+        worst = max(changes, key=lambda project: changes[project])
+        return LanguageResult(
+            language=name,
+            policy=policy,
+            num_projects=len(changes),
+            text=statistics.compare_projects(*self._linked_bytes(policy, "total", projects)),
+            code=statistics.compare_projects(*self._linked_bytes(policy, "code", projects)),
+            contributions=contributions,
+            worst=(worst, changes[worst]),
+        )
 
     def _total(self, policy: str) -> Total:
         outputs = [module.outputs[policy] for module in self.modules if policy in module.outputs]
@@ -234,13 +339,13 @@ class Evaluation:
             policy=policy,
             default_linked_bytes=sum(default_linked_bytes),
             linked_bytes=sum(linked_bytes),
-            linked=statistics.compare_projects(default_linked_bytes, linked_bytes, seed=self.seed),
+            linked=statistics.compare_projects(default_linked_bytes, linked_bytes),
+            code=statistics.compare_projects(*self._linked_bytes(policy, "code")),
             objects=self._compare(policy, lambda output: output.text_bytes),
             scores=self._compare(policy, lambda output: output.score),
             project_scores=statistics.compare_projects(
                 [project.score(DEFAULT) for project in self.projects],
                 [project.score(policy) for project in self.projects],
-                seed=self.seed,
             ),
             num_failures=sum(project.num_substituted(policy) for project in self.projects),
             cpu_s=sum(output.cpu_s for output in outputs),
@@ -269,22 +374,25 @@ class Evaluation:
         """Everything except single modules, as JSON values; sizes in bytes, times in seconds, changes as fractions."""
         return {
             "problem": self.problem.name,
-            "policy": self.policy,
+            "policy": self.policy_alone,
+            "evaluated": self.policy,
             "started_at": self.started_at,
             "wall_s": round(self.wall_s, 1),
             "seed": self.seed,
             "num_modules": len(self.modules),
-            "bootstrap": {
+            "intervals": {
                 "confidence": statistics.CONFIDENCE,
-                "resamples": statistics.NUM_RESAMPLES,
-                "resampled": "modules within their project; linked and project_scores: projects",
+                "over_projects": "Student's t: linked, code, project_scores, languages",
+                "over_modules": f"bootstrap within projects, {statistics.NUM_RESAMPLES} resamples: objects, scores",
             },
             "provenance": dict(self.provenance),
             "totals": {
-                policy: {**dataclasses.asdict(total), "linked_change": total.linked_change}
+                policy: {**statistics.to_json(total), "linked_change": total.linked_change}
                 for policy, total in self.totals.items()
             },
+            "languages": [statistics.to_json(result) for result in self.languages],
             "never_worse_change": self.never_worse_change(),
+            "never_worse_code_change": self.never_worse_change("code"),
             "projects": [project.summary(self.policies) for project in self.projects],
             "failures": [dataclasses.asdict(failure) for failure in self.failures()],
         }

@@ -1,18 +1,23 @@
-"""Paired comparisons of sizes, of modules or of linked projects, with bootstrap intervals.
+"""Paired comparisons of sizes, of modules or of linked projects, with intervals.
 
 Legend: N modules or projects, R resamples.
 
 Modules (`compare`) are resampled with replacement within their project: the interval estimates the variation over other
-modules of the same projects. Linked projects (`compare_projects`) are resampled themselves: the interval estimates the
-variation over other projects like these. It is wide, as projects are few; of a single project it is empty. Both sizes
-of a module or project stay together. Intervals are percentile bootstrap intervals (Efron 1979).
+modules of the same projects. These are percentile bootstrap intervals (Efron 1979); both sizes of a module stay
+together. Projects (`compare_projects`) are few, for which such intervals are too narrow: theirs are by Student's t
+(1908), of the mean of the N changes or, of all projects together, of a ratio (Cochran, Sampling Techniques, 1977, 6.3).
+They estimate the variation over other projects like these. A single project has none.
 """
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
 
 NUM_RESAMPLES = 10_000
 CONFIDENCE = 0.95
@@ -23,11 +28,15 @@ _MAX_DRAWS_AT_ONCE = 1 << 22
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """A number and its bootstrap interval of confidence `CONFIDENCE`."""
+    """A number and its interval of confidence `CONFIDENCE`; without bounds (NaN) where nothing is known of it."""
 
     value: float
     low: float
     high: float
+
+    @property
+    def has_interval(self) -> bool:
+        return not math.isnan(self.low)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,17 +82,85 @@ def compare(
       seed: seed of the resampling.
       resamples: R.
     """
-    before, after = np.asarray(baseline, np.float64), np.asarray(other, np.float64)
-    if not len(before) == len(after) == len(groups):
-        raise ValueError(f"expected sizes of the same modules, found {len(before)}, {len(after)} and {len(groups)}")
-    changes = np.divide(after, before, out=np.ones_like(after), where=before > 0) - 1  # [N]
+    if not len(baseline) == len(other) == len(groups):
+        raise ValueError(f"expected sizes of the same modules, found {len(baseline)}, {len(other)} and {len(groups)}")
+    before, after, changes = _changes(baseline, other)
     columns = np.stack([before, after, changes], axis=1)  # [N, 3]
     sums = _resampled_sums(columns, np.asarray(groups), np.random.default_rng(seed), resamples)  # [R, 3]
     totals = np.divide(sums[:, 1], sums[:, 0], out=np.ones(resamples), where=sums[:, 0] > 0) - 1.0
     means = sums[:, 2] / float(max(1, len(before)))
+    return _comparison(
+        before,
+        after,
+        changes,
+        percentile_interval(relative_change(before.sum(), after.sum()), totals),
+        percentile_interval(float(changes.mean()) if len(changes) else 0.0, means),
+    )
+
+
+def compare_projects(baseline: Sequence[float], other: Sequence[float]) -> Comparison:
+    """Compares two sizes of each of N projects, `[N]` under the default and under another policy."""
+    before, after, changes = _changes(baseline, other)
+    ratio = 1 + relative_change(before.sum(), after.sum())
+    mean_bytes = before.mean() if before.any() else 1.0
+    deviations = (after - ratio * before) / mean_bytes  # [N], their mean is 0
+    return _comparison(before, after, changes, mean_interval(ratio - 1 + deviations), mean_interval(changes))
+
+
+def mean_interval(values: Sequence[float] | Floats) -> Estimate:
+    """The mean of N numbers, 0 of none, with its interval by Student's t."""
+    number = len(values)
+    if number < 2:
+        return Estimate(float(np.sum(values)), math.nan, math.nan)
+    mean = float(np.mean(values))
+    reach = t_quantile(number - 1) * float(np.std(values, ddof=1)) / math.sqrt(number)
+    return Estimate(mean, mean - reach, mean + reach)
+
+
+def t_quantile(degrees: int) -> float:
+    """How far Student's t with that many degrees of freedom is from 0 at most with probability `CONFIDENCE`.
+
+    The probability is a finite sum in the angle arctan(t / sqrt(degrees)) (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+    """
+    low, high = 0.0, math.pi / 2
+    while low < (angle := (low + high) / 2) < high:
+        sine, cosine = math.sin(angle), math.cos(angle)
+        odd = degrees % 2
+        term, total = (sine * cosine if odd else sine), (angle if odd else 0.0)
+        for power in range(2 + odd, degrees + 1, 2):
+            total += term
+            term *= cosine * cosine * (power - 1) / power
+        probability = total * 2 / math.pi if odd else total
+        low, high = (angle, high) if probability < CONFIDENCE else (low, angle)
+    return math.tan(low) * math.sqrt(degrees)
+
+
+def percentile_interval(value: float, resampled: Floats) -> Estimate:
+    """A number, and the interval that holds `CONFIDENCE` of its resamples `[R]`, as much of them below as above."""
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(resampled, [tail, 1 - tail])
+    return Estimate(float(value), float(low), float(high))
+
+
+def to_json(value: Any) -> Any:
+    """A dataclass of results, or a value in it, as JSON values; what is unknown (NaN) is null."""
+    if isinstance(value, Mapping):
+        return {name: to_json(item) for name, item in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return to_json(dataclasses.asdict(value))
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _changes(baseline: Sequence[float], other: Sequence[float]) -> tuple[Floats, Floats, Floats]:
+    """Both sizes, and the relative changes, `[N]` each."""
+    before, after = np.asarray(baseline, np.float64), np.asarray(other, np.float64)
+    return before, after, np.divide(after, before, out=np.ones_like(after), where=before > 0) - 1.0
+
+
+def _comparison(before: Floats, after: Floats, changes: Floats, total: Estimate, mean: Estimate) -> Comparison:
     return Comparison(
-        total=percentile_interval(relative_change(before.sum(), after.sum()), totals),
-        mean=percentile_interval(float(changes.mean()) if len(changes) else 0.0, means),
+        total=total,
+        mean=mean,
         median=float(np.median(changes)) if len(changes) else 0.0,
         wins=int((after < before).sum()),
         losses=int((after > before).sum()),
@@ -91,24 +168,7 @@ def compare(
     )
 
 
-def compare_projects(
-    baseline: Sequence[float], other: Sequence[float], *, seed: int = 0, resamples: int = NUM_RESAMPLES
-) -> Comparison:
-    """Compares two sizes of each of N projects, `[N]` under the default and under another policy."""
-    # As if the projects were the modules of one project.
-    return compare(baseline, other, [""] * len(baseline), seed=seed, resamples=resamples)
-
-
-def percentile_interval(value: float, resampled: NDArray[np.float64]) -> Estimate:
-    """A number, and the interval that holds `CONFIDENCE` of its resamples `[R]`, as much of them below as above."""
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(resampled, [tail, 1 - tail])
-    return Estimate(float(value), float(low), float(high))
-
-
-def _resampled_sums(
-    columns: NDArray[np.float64], groups: NDArray[np.str_], rng: np.random.Generator, resamples: int
-) -> NDArray[np.float64]:
+def _resampled_sums(columns: Floats, groups: NDArray[np.str_], rng: np.random.Generator, resamples: int) -> Floats:
     """Sums over each resample's modules: columns `[N, C]` -> `[R, C]`."""
     sums = np.zeros((resamples, columns.shape[1]))
     for group in np.unique(groups):

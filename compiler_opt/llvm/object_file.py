@@ -1,7 +1,8 @@
 """Measures text bytes: of an object file, its functions and its COMDAT groups, and of objects linked together.
 
 *Text* is defined as by `llvm-size`: allocated sections that are executable or not writable, including read-only data
-and `.eh_frame`. C++ objects have many functions in COMDAT groups, of which a linker keeps one copy per program.
+and `.eh_frame`; `TextParts` has these apart. C++ objects have many functions in COMDAT groups, of which a linker keeps
+one copy per program.
 
 A function that is removed takes its unwind entry with it (a linker drops the entries of dropped COMDAT groups), so each
 entry of `.eh_frame` counts with its function and group.
@@ -13,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from elftools.elf import enums
 from elftools.elf.constants import SH_FLAGS
 
 from compiler_opt.errors import CompileError
@@ -25,6 +27,39 @@ _GRP_COMDAT = 1
 _CONSTANT_POINTERS = ".data.rel.ro"
 _DYNAMIC_RELOCATION_BYTES = 24  # Elf64_Rela
 _MAX_VALUE_BITS = 40  # of an offset within a section, packed with the section's index into a key
+_UNWIND_TABLES = (".eh_frame", ".gcc_except_table", ".ARM.exidx", ".ARM.extab")
+_DYNAMIC_TYPES = (
+    *(elf.SHT_RELA, elf.SHT_REL, enums.ENUM_SH_TYPE_BASE["SHT_RELR"]),
+    *(enums.ENUM_SH_TYPE_BASE[f"SHT_{name}"] for name in ("DYNSYM", "STRTAB", "HASH", "DYNAMIC")),
+    *(enums.ENUM_SH_TYPE_BASE[f"SHT_GNU_{name}"] for name in ("HASH", "verdef", "verneed", "versym")),
+)
+_INTERPRETER = ".interp"
+
+
+@dataclasses.dataclass(frozen=True)
+class TextParts:
+    """Text bytes by what they are for.
+
+    Attributes:
+      code: executable sections, such as `.text` and `.plt`.
+      constants: read-only data, and all text that is in no other part.
+      unwind: tables for exceptions and backtraces: `.eh_frame`, `.eh_frame_hdr`, `.gcc_except_table`, ARM's index.
+      dynamic: what the dynamic linker reads: symbols and their names, hashes, versions, relocations. None in objects.
+    """
+
+    code: int
+    constants: int = 0
+    unwind: int = 0
+    dynamic: int = 0
+
+    @property
+    def total(self) -> int:
+        """The text column of `llvm-size`."""
+        return self.code + self.constants + self.unwind + self.dynamic
+
+    def is_better(self, other: "TextParts") -> bool:
+        """Whether it is smaller than another, and has no more code."""
+        return self.total < other.total and self.code <= other.code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,9 +95,18 @@ class ObjectSizes:
         return dataclasses.replace(self, text_bytes=text_bytes, functions=functions, comdats=comdats)
 
 
-def read_text_bytes(path: Path) -> int:
-    """Text bytes of an object, a shared library or a program; raises ProtocolError if it is not well-formed ELF."""
-    return int(_section_text_bytes(ElfFile.read(path)).sum())
+def read_parts(path: Path) -> TextParts:
+    """The text of an object, a shared library or a program; raises ProtocolError if it is not well-formed ELF."""
+    file = ElfFile.read(path)
+    text = _section_text_bytes(file)  # [S]
+    is_code = file.sections["flags"] & SH_FLAGS.SHF_EXECINSTR != 0
+    is_dynamic = ~is_code & np.isin(file.sections["type"], _DYNAMIC_TYPES)
+    is_unwind = np.zeros(len(text), bool)
+    for index in np.flatnonzero((text > 0) & ~is_code & ~is_dynamic).tolist():
+        name = file.section_name(index)
+        is_unwind[index], is_dynamic[index] = name.startswith(_UNWIND_TABLES), name == _INTERPRETER
+    code, unwind, dynamic = (int(text[mask].sum()) for mask in (is_code, is_unwind, is_dynamic))
+    return TextParts(code, int(text.sum()) - code - unwind - dynamic, unwind, dynamic)
 
 
 def read_object_sizes(path: Path) -> ObjectSizes:
@@ -241,10 +285,10 @@ _OPTIONS = (
 )
 
 
-def linked_text_bytes(
+def linked_parts(
     lld: Path, objects: Sequence[Path], *, scratch: Path | None = None, timeout_s: float = 600
-) -> int:
-    """Links ELF objects, or archives of them, into one program and returns its text bytes; 0 for no objects.
+) -> TextParts:
+    """Links ELF objects, or archives of them, into one program and returns its text; none for no objects.
 
     There is no entry point, and undefined symbols are ignored. As in the real build, equal constants are merged, and
     the first copy of each COMDAT group is kept, so the order matters. Nothing is garbage-collected, since without an
@@ -256,7 +300,7 @@ def linked_text_bytes(
       ToolchainError: `lld` cannot be run.
     """
     if not objects:
-        return 0
+        return TextParts(0)
     with scratch_directory(scratch) as directory:
         program, arguments = directory / "program", directory / "objects.rsp"
         # A large project has more objects than fit on a command line.
@@ -265,7 +309,7 @@ def linked_text_bytes(
         result = processes.run(command, timeout_s=timeout_s, sandbox=Sandbox.for_folder(directory))
         if not result.ok or not program.exists():
             raise CompileError(f"linking {len(objects)} objects: {result.describe()}")
-        return read_text_bytes(program)
+        return read_parts(program)
 
 
 def _quoted(path: Path) -> str:

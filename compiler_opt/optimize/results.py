@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler_opt.evaluation.statistics import relative_change
-from compiler_opt.llvm.object_file import linked_text_bytes, read_text_bytes
+from compiler_opt.llvm.object_file import linked_parts, read_parts
 from compiler_opt.optimize.changes import Changes
 from compiler_opt.optimize.program import Kind, Program, Target, TestRun, Variant, targets_of_tests
 from compiler_opt.optimize.verdict import Verdict
@@ -169,4 +169,4 @@ def target_roles(targets: Sequence[Target], test_programs: frozenset[str]) -> di
 
 
 def _text_bytes(path: Path, kind: Kind, lld: Path) -> int:
-    return linked_text_bytes(lld, [path]) if kind is Kind.STATIC else read_text_bytes(path)
+    return (linked_parts(lld, [path]) if kind is Kind.STATIC else read_parts(path)).total

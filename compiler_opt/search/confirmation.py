@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from compiler_opt.llvm.object_file import linked_text_bytes
+from compiler_opt.llvm.object_file import linked_parts
 from compiler_opt.policies.decisions import Site
 from compiler_opt.search.builds import Caller, Compiled
 from compiler_opt.search.compiling import PoolCompiler
@@ -166,9 +166,9 @@ class _Links:
                 object_bytes[module] = 0
         self._relocation_bytes = self._relocation_bytes or relocation_bytes
         linked = {
-            target: linked_text_bytes(
+            target: linked_parts(
                 self._lld, [paths[m] for m in members if m in paths and paths[m].exists()], scratch=self._scratch
-            )
+            ).total
             + sum(relocation_bytes.get(m, 0) for m in members)
             for target, members in self._targets.items()
         }

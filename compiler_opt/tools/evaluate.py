@@ -1,9 +1,10 @@
-"""Compares a saved policy with the compiler's default on a corpus.
+"""Compares a saved policy, options of LLVM's passes, and both together, with plain clang on a corpus.
 
-Compiles every module with the default, with the policy and with the baselines, links each project, and writes
-`modules.csv`, `projects.csv`, `summary.json` and `report.html` into the output folder:
+Compiles every module plainly, with each of these and with the baselines, links each project, and writes `modules.csv`,
+`projects.csv`, `summary.json` and `report.html` into the output folder:
 
     python -m compiler_opt.tools.evaluate --data_path=CORPUS --policy_path=POLICY --output_path=OUTPUT
+    python -m compiler_opt.tools.evaluate --data_path=CORPUS --policy_path=none --output_path=OUTPUT    # options alone
 """
 
 import contextlib
@@ -17,16 +18,20 @@ from compiler_opt import pretrained
 from compiler_opt.collect.backends.embedded import EmbeddedPolicy, check_embedded_model
 from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.deploy.pass_options import AUTO, usable_options
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import report
-from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, num_rollouts
+from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, module_options, num_rollouts
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.ir2vec import check_same
 from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.model_card import CHECKSUM_FACT
+from compiler_opt.policies.policy import Policy
 from compiler_opt.problems import problem as problems
+from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
@@ -37,8 +42,14 @@ from compiler_opt.tools.progress import rollout_bar
 _CORPUS = shared_flags.CorpusFlags()
 _POLICY_PATH = shared_flags.policy(
     "policy_path",
-    "The policy; by default the one that ships and suits problem and compiler. `embedded` is the model that is built "
-    "into the compiler (write `./embedded` for a folder of that name).",
+    "The policy; by default the one that ships and suits problem and compiler. `none` evaluates options alone. "
+    "`embedded` is the model that is built into the compiler (write `./embedded` for a folder of that name).",
+)
+_OPTIONS = flags.DEFINE_string(
+    "options",
+    None,
+    "Options of LLVM's passes to evaluate, alone and with the policy: auto for those that ship, none, or a JSON file "
+    "(docs/pass_options.md). Modules get those of their level and architecture. By default auto for size, else none.",
 )
 _OUTPUT_PATH = shared_flags.required_path("output_path", "Folder for the results.")
 _COMPILE_TASK = shared_flags.TaskFlag()
@@ -48,7 +59,8 @@ _NUM_WORKERS = shared_flags.num_workers()
 _BASELINES = flags.DEFINE_list(
     "baselines",
     None,
-    f"Comma-separated baselines to measure besides the policy; by default all that the problem has. For inlining: "
+    f"Comma-separated baselines to measure besides the policy; by default, if there is one, all that the problem has. "
+    "For inlining: "
     f"{', '.join(Binary().baselines())}; for eviction: "
     f"{', '.join(problems.load('regalloc_eviction').action_space.baselines())}.",
 )
@@ -66,6 +78,9 @@ _GIN = gin_settings.GinFlags(
 )
 
 
+_NONE = "none"
+
+
 @entry_point.command
 def entry() -> None:
     settings = _GIN.read(gin_settings.of_compilations(), unused=["network", "vocabulary"])
@@ -80,23 +95,30 @@ def entry() -> None:
         probed = probe(clang_path, embeddings)
         policy = pretrained.default(problem, [probed], "--policy_path")
     learned = None
-    if policy != EmbeddedPolicy.name:
+    if policy not in (EmbeddedPolicy.name, _NONE):
         learned = problem.load_policy(pretrained.folder(policy), margin=_MARGIN.value)
     elif _MARGIN.value is not None:
-        raise ConfigError("--margin: the model that is built into the compiler has none; leave it out")
+        whose = "the model that is built into the compiler has none" if policy != _NONE else "there is no policy"
+        raise ConfigError(f"--margin: {whose}; leave it out")
     corpus = shared_flags.configured(corpus, settings["problem_config"], learned, policy)
-    others = baselines(problem, None if _BASELINES.value is None else [name for name in _BASELINES.value if name])
+    named = ([] if policy == _NONE else None) if _BASELINES.value is None else list(filter(None, _BASELINES.value))
+    others = baselines(problem, named)
     history = load_history(_TRAINING_LOG.value) if _TRAINING_LOG.value else None
     made_by = learned.weights.metadata.get("toolchain") if learned is not None else None
     check_same(made_by, embeddings, f"--policy_path={policy}")
     toolchain = settings["inlining"].extend(probed or probe(clang_path, embeddings), problem.advisor)
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    if learned is None:
+    evaluated: Policy | None = learned
+    if policy == EmbeddedPolicy.name:
         check_embedded_model(toolchain, problem)
-    else:
+        evaluated = EmbeddedPolicy()
+    elif learned is not None:
         learned.check(toolchain.require(problem.advisor.problem).feature_names)
         # Builds the plugin, if the policy needs it, before anything is compiled.
         toolchain = with_plugin_features(toolchain, learned.plugin_features)
+    options = _options(corpus, problem, toolchain)
+    if evaluated is None and options is None:
+        raise ConfigError("--policy_path=none: expected options to evaluate, found none; give --options, or a policy")
     problem = _COST_MODEL.priced(problem, toolchain)
     output_path = _OUTPUT_PATH.value
     keep_objects = _KEEP_OBJECTS.value
@@ -109,13 +131,14 @@ def entry() -> None:
     with contextlib.ExitStack() as stack:
         for directory, flag in folders.items():
             stack.enter_context(exclusive_directory(directory, flag))
-        advance = stack.enter_context(rollout_bar(num_rollouts(corpus, others)))
+        advance = stack.enter_context(rollout_bar(num_rollouts(corpus, evaluated, others, options)))
         evaluation = evaluate(
             corpus,
-            learned if learned is not None else EmbeddedPolicy(),
+            evaluated,
             others,
             problem=problem,
             toolchain=toolchain,
+            options=options,
             settings=EvaluationSettings(
                 num_workers=_NUM_WORKERS.value,
                 seed=_SEED.value,
@@ -123,27 +146,58 @@ def entry() -> None:
                 keep_objects=keep_objects,
                 kept_files=_EXPLICIT_TEMPS.kept_files(),
             ),
-            provenance=_provenance(corpus, learned, toolchain, policy),
+            provenance=_provenance(corpus, learned, toolchain, policy, options),
             on_rollout=advance,
         )
         page = report.write(evaluation, output_path, history)
-    if not any(module.output(evaluation.policy).num_decisions for module in evaluation.modules):
+    if evaluated and not any(module.output(evaluation.policy).num_decisions for module in evaluation.modules):
         shared_flags.warn_undecided(corpus, toolchain)
     echo(report.terminal_table(evaluation))
     print(f"report: {page}")
 
 
-def _provenance(corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolchain, policy_name: str) -> dict[str, str]:
-    """Facts for the report about the conditions of the measurement; a policy of None is the compiler's own model."""
-    levels = Counter(optimization_level(module.options()) for module in corpus.modules)
+def _options(corpus: Corpus, problem: AnyProblem, toolchain: Toolchain) -> OptionSets | None:
+    """The options of `--options` that the compiler can take; None if they change no module of the corpus.
+
+    Raises:
+      ConfigError: the file cannot be read.
+    """
+    name = _OPTIONS.value or (AUTO if problem.is_size else _NONE)
+    if name == _NONE:
+        return None
+    found = usable_options(AUTO if name == AUTO else OptionSets.load(Path(name)), toolchain)
+    if name != AUTO:
+        for line in found.summary():
+            entry_point.warn(f"--options: {line}")
+    if any(module_options(module, found.sets, toolchain) for module in corpus.modules):
+        return found.sets
+    if _OPTIONS.value is not None:
+        levels = _counted(_levels(corpus))
+        entry_point.warn(f"--options={name}: has none that this compiler can take for {levels}; evaluates none")
+    return None
+
+
+def _levels(corpus: Corpus) -> dict[str, int]:
+    return dict(Counter(optimization_level(module.options()) for module in corpus.modules).most_common())
+
+
+def _provenance(
+    corpus: Corpus, policy: LearnedPolicy | None, toolchain: Toolchain, policy_name: str, options: OptionSets | None
+) -> dict[str, str]:
+    """Facts for the report about the conditions of the measurement."""
     facts = {
         "Compiler": toolchain.version_text,
         "Target": _counted(corpus.targets(toolchain.target)),
         "Linker": f"lld {toolchain.version[0]}",
-        "Optimisation": _counted(dict(levels.most_common())),
+        "Optimisation": _counted(_levels(corpus)),
         "Corpus": f"{corpus.root.resolve().name}: {', '.join(corpus.projects())}",
-        "Policy": str(Path(policy_name)) if policy is not None else "the model that is built into the compiler",
     }
+    if options is not None:
+        by_set = Counter(" ".join(module_options(module, options, toolchain)) for module in corpus.modules)
+        facts["Options"] = "; ".join(f"{given or 'none'} ({count} modules)" for given, count in by_set.items())
+    facts["Policy"] = "the model that is built into the compiler" if policy is None else str(Path(policy_name))
+    if policy_name == _NONE:
+        facts["Policy"] = "none"
     if corpus.problem_config:
         facts["Changed flags"] = "; ".join(
             f"{what.removeprefix('flags_to_')} {values}"

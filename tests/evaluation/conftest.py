@@ -4,6 +4,7 @@ import pytest
 
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.evaluation.results import Evaluation, ModuleResult, Output, ProjectResult
+from compiler_opt.llvm.object_file import TextParts
 from compiler_opt.problems import problem as problems
 from tests.small_corpus import make_small_corpus
 
@@ -14,7 +15,7 @@ def corpus(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 def output(text_bytes: int, score: float | None = None) -> Output:
-    return Output(text_bytes, text_bytes if score is None else score, 3, cpu_s=0.5, host_cpu_s=0.25)
+    return Output(TextParts(text_bytes), text_bytes if score is None else score, 3, cpu_s=0.5, host_cpu_s=0.25)
 
 
 @pytest.fixture
@@ -35,7 +36,12 @@ def evaluation() -> Evaluation:
             ),
         ),
         excluded={"shapes/broken": "shapes/broken: died of SIGSEGV <&>"},
-        linked_bytes={"default": 1400, "policy": 1330, "never": 1600, "never worse": 1320},
+        linked={
+            "default": TextParts(code=1000, constants=100, unwind=300),
+            "policy": TextParts(code=990, constants=100, unwind=240),
+            "never": TextParts(code=1100, constants=100, unwind=400),
+            "never worse": TextParts(code=980, constants=100, unwind=240),
+        },
         link_failures={},
     )
     plain = ProjectResult(
@@ -53,7 +59,7 @@ def evaluation() -> Evaluation:
             ),
         ),
         excluded={},
-        linked_bytes={"default": 520, "policy": 520, "never worse": 520},
+        linked=dict.fromkeys(("default", "policy", "never worse"), TextParts(code=500, unwind=20)),
         link_failures={"never": "linking 2 objects: exit status 1"},
     )
     return Evaluation(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import signal
+import subprocess
 import zlib
 from pathlib import Path
 
@@ -13,17 +14,28 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, CorpusError, ToolchainError
 from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, num_rollouts
 from compiler_opt.evaluation.results import NEVER_WORSE, Evaluation
-from compiler_opt.llvm.object_file import linked_text_bytes, read_object_sizes
+from compiler_opt.llvm.object_file import linked_parts, read_object_sizes, read_parts
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
+from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.policy import ConstantPolicy, Decider
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.inlining import PROBLEM as INLINING
 from compiler_opt.problems.inlining.comdats import larger_copies, weighted_text_bytes
+from tests.small_corpus import make_corpus
 
 pytestmark = pytest.mark.either_compiler
 
 SETTINGS = EvaluationSettings(num_workers=2)
+
+SWITCH = """
+void a(void), b(void), c(void);
+void choose(unsigned x) { switch (x) { case 0: a(); break; case 1: b(); break; case 2: c(); break; } }
+static int twice(int x) { return x * 2 + x / 7; }
+int four(int x) { return twice(x) + twice(x + 1); }
+static void one(void) { a(); }
+void call(void) { one(); }
+"""
 
 
 @pytest.fixture(scope="module")
@@ -85,19 +97,59 @@ def test_numbers_match_the_kept_objects(result: Evaluation, kept: Path) -> None:
     assert abs(shapes.score("never") - linked) < abs(objects_total - linked)
 
 
-def test_never_worse_takes_the_smaller_object(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
+def test_never_worse_takes_the_better_object(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     """Random decisions make some modules smaller and others bigger."""
     policy = baselines(INLINING, ["random"])[0]
     settings = dataclasses.replace(SETTINGS, keep_objects=tmp_path)
     result = evaluate(corpus, policy, problem=INLINING, toolchain=toolchain, settings=settings)
     for project in result.projects:
-        smaller = [
-            tmp_path / min(("default", "random"), key=lambda who: module.outputs[who].text_bytes) / module.name
-            for module in project.modules
-        ]
-        assert project.linked_bytes[NEVER_WORSE] == linked_text_bytes(toolchain.tool("ld.lld"), smaller)
+        better = []
+        for module in project.modules:
+            default, random = (module.outputs[name].text for name in ("default", "random"))
+            is_better = random.total < default.total and random.code <= default.code
+            better.append(tmp_path / ("random" if is_better else "default") / module.name)
+        assert project.linked[NEVER_WORSE] == linked_parts(toolchain.tool("ld.lld"), better)
     linked = [[project.linked_bytes[name] for project in result.projects] for name in ("default", NEVER_WORSE)]
     assert result.never_worse_change() == pytest.approx(sum(linked[1]) / sum(linked[0]) - 1)
+
+
+OPTION_SETS = OptionSets({"Oz": ("-min-jump-table-entries=3",), "O2": ("-no-such-option",)})
+
+
+def test_options_alone_and_with_a_policy(clang_path: str, toolchain: Toolchain, tmp_path: Path) -> None:
+    """A switch of three values becomes a jump table, whatever is inlined; of a callee, only where it is inlined."""
+    corpus = make_corpus(tmp_path, clang_path, {"p/switch.c": SWITCH})
+    never = ConstantPolicy(0, "policy")
+    settings = dataclasses.replace(SETTINGS, keep_objects=tmp_path / "objects")
+    result = evaluate(corpus, never, problem=INLINING, toolchain=toolchain, options=OPTION_SETS, settings=settings)
+    assert (result.policy, result.alone, result.policy_alone) == ("policy+options", ("options", "policy"), "policy")
+    assert result.failures() == []
+    (project,) = result.projects
+    flags = {"default": [], "options": ["-mllvm", "-min-jump-table-entries=3"]}
+    for name, words in flags.items():
+        command = [clang_path, "-cc1", "-Oz", *words, "-emit-obj", "-x", "ir", f"{corpus.modules[0].bitcode_path}"]
+        subprocess.run([*command, "-o", str(tmp_path / name)], check=True)
+        assert read_parts(tmp_path / name) == project.modules[0].outputs[name].text
+    parts = [project.linked[name] for name in ("default", *result.variants)]
+    assert len(set(parts)) == 4, "each differs"
+    # Alone, options change no decision; with the policy, both do what they do.
+    assert [each.constants > 0 for each in parts] == [False, True, False, True]
+    options_alone = evaluate(
+        corpus, None, problem=INLINING, toolchain=toolchain, options=OPTION_SETS, settings=SETTINGS
+    )
+    assert (options_alone.policy, options_alone.policies, options_alone.policy_alone) == ("options", ("options",), None)
+    assert options_alone.projects[0].linked["options"] == parts[1]
+
+
+def test_options_need_no_channel(corpus: Corpus, toolchain: Toolchain) -> None:
+    support = dataclasses.replace(toolchain.problems["inlining"], interactive=False, reason="it is old")
+    without = dataclasses.replace(toolchain, problems={"inlining": support})
+    result = evaluate(corpus, None, problem=INLINING, toolchain=without, options=OPTION_SETS, settings=SETTINGS)
+    assert result.failures() == []
+    with pytest.raises(ToolchainError, match="no inlining decisions over the channel: it is old"):
+        evaluate(corpus, ConstantPolicy(0, "x"), problem=INLINING, toolchain=without, settings=SETTINGS)
+    with pytest.raises(ConfigError, match="expected a policy, options, or both"):
+        evaluate(corpus, None, problem=INLINING, toolchain=toolchain)
 
 
 def test_random_is_the_same_for_the_same_seed(result: Evaluation, corpus: Corpus, toolchain: Toolchain) -> None:
@@ -122,7 +174,7 @@ def test_a_module_that_fails_is_named_and_excluded(corpus: Corpus, toolchain: To
     assert list(shapes.excluded) == ["shapes/edge.cpp.o"]
     assert [module.name for module in shapes.modules] == ["shapes/area.cpp.o"]
     assert [failure.where for failure in result.failures()] == ["shapes/edge.cpp.o"]
-    assert len(seen) == num_rollouts(damaged, ()) == 8
+    assert len(seen) == num_rollouts(damaged, ConstantPolicy(0, "policy")) == 8
 
 
 def damaged_corpus(corpus: Corpus, folder: Path, *names: str) -> Corpus:

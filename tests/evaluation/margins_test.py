@@ -18,6 +18,7 @@ from compiler_opt.evaluation.margins import (
     write_margin,
 )
 from compiler_opt.evaluation.results import Evaluation
+from compiler_opt.llvm.object_file import TextParts
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkWeights
@@ -59,11 +60,14 @@ def test_of_equal_margins_the_largest_is_chosen() -> None:
 
 def test_changes_are_of_the_projects_linked_under_all_margins(evaluation: Evaluation) -> None:
     shapes, plain = evaluation.projects
-    linked = {"default": 200, "margin 0": 190, "margin 1": 198}
+    sizes = (
+        {"default": 200, "margin 0": 190, "margin 1": 198},
+        {"default": 1000, "margin 0": 1010, "margin 1": 1000},
+        {"default": 9, "margin 1": 1},
+    )
     projects = [
-        dataclasses.replace(plain, linked_bytes=linked),
-        dataclasses.replace(plain, linked_bytes={"default": 1000, "margin 0": 1010, "margin 1": 1000}),
-        dataclasses.replace(shapes, linked_bytes={"default": 9, "margin 1": 1}),
+        dataclasses.replace(project, linked={name: TextParts(size) for name, size in linked.items()})
+        for project, linked in zip((plain, plain, shapes), sizes, strict=True)
     ]
     changes = linked_changes(dataclasses.replace(evaluation, projects=tuple(projects)), [0.0, 1.0])
     assert changes[0.0].total == pytest.approx(1200 / 1200 - 1)

@@ -16,6 +16,7 @@ from compiler_opt.evaluation.history import Curve, History
 from compiler_opt.evaluation.report import lead, render
 from compiler_opt.evaluation.report_parts import most_changed
 from compiler_opt.evaluation.results import Evaluation
+from compiler_opt.llvm.object_file import TextParts
 from compiler_opt.problems import problem as problems
 from compiler_opt.report.formatting import MINUS
 
@@ -141,22 +142,104 @@ def test_a_page_for_one_module(evaluation: Evaluation) -> None:
 
 def test_terminal_table(evaluation: Evaluation) -> None:
     lines = report.terminal_table(evaluation).splitlines()
-    assert lines[0].split() == ["project", "language", "modules", "default", "policy", "linked", "objects", "never"]
-    assert lines[2].split() == ["shapes", "C++", "2", "1,400", "1,330", f"{MINUS}5.00%", f"{MINUS}6.00%", "+14.3%"]
+    assert lines[0].split() == [
+        "project",
+        "language",
+        "modules",
+        "default",
+        "policy",
+        "linked",
+        "code",
+        "objects",
+        "never",
+    ]
+    # 990 bytes of code instead of 1,000.
+    assert lines[2].split() == [
+        "shapes",
+        "C++",
+        "2",
+        "1,400",
+        "1,330",
+        *f"{MINUS}5.00% {MINUS}1.00% {MINUS}6.00% +14.3%".split(),
+    ]
     assert lines[3].split()[-1] == "\N{EN DASH}"
     assert lines[5].split()[0] == "together"
     assert len({len(line) for line in lines[:6]}) == 1
-    # -70 of 1,920 bytes together; -5% and 0% in the mean. All resamples lie between those of one project twice.
-    assert lines[7] == (
-        f"linked text: {MINUS}3.65% (95% interval: {MINUS}5.00% to 0.00%) together, mean of projects {MINUS}2.50% "
-        f"(95% interval: {MINUS}5.00% to 0.00%); intervals over other projects"
+    assert lines[7].split("  ")[0] == "language" and lines[7].endswith("worst")
+    # -5% and 0% in the mean of two: t of one degree of freedom is 12.7062, and the standard error 2.5%.
+    c, cpp, both = (re.split("  +", line) for line in lines[9:12])
+    assert c == ["C", "policy", "1", "0.00%", "0.00%", "0", "plain 0.00%"]
+    assert cpp == ["C++", "policy", "1", f"{MINUS}5.00%", f"{MINUS}1.00%", "0", f"shapes {MINUS}5.00%"]
+    assert both[:3] == ["all", "policy", "2"] and both[5:] == ["0", "plain 0.00%"]
+    assert both[3] == f"{MINUS}2.50% ({MINUS}34.27% to +29.27%)"
+    assert both[4] == f"{MINUS}0.50% ({MINUS}6.85% to +5.85%)"
+    # -70 of 1,920 bytes together, -10 of 1,500 bytes of code.
+    assert lines[13].startswith(f"linked text: {MINUS}3.65% (95% interval: ")
+    assert lines[13].endswith(f"{MINUS}34.27% to +29.27%); intervals over other projects")
+    assert lines[14].startswith(f"code in it: {MINUS}0.67% (95%")
+    assert "1 smaller, 2 same, 1 bigger; 3 failures" in lines[15]
+    assert lines[16] == (
+        f"with each module's object only if it is smaller and has no more code (deploy --never_worse): {MINUS}4.17% "
+        f"linked, {MINUS}1.33% code; by project {MINUS}5.71% to 0.00%"
     )
-    assert "1 smaller, 2 same, 1 bigger; 3 failures" in lines[8]
-    assert lines[9] == (
-        f"with the smaller object of each module (deploy --never_worse): {MINUS}4.17% linked; by project "
-        f"{MINUS}5.71% to 0.00%"
+    assert lines[17] == "grew most: shapes/b +2.00%"
+
+
+@pytest.fixture
+def with_options(evaluation: Evaluation) -> Evaluation:
+    """Three more C projects, of which options save constants, the policy unwind tables."""
+    sizes = {
+        "default": TextParts(1000, 500, 500),
+        "options": TextParts(950, 460, 500),
+        "policy": TextParts(1010, 500, 440),
+        "policy+options": TextParts(960, 460, 430),
+        "never worse": TextParts(960, 460, 430),
+    }
+    plain = evaluation.projects[1]
+    modules = tuple(
+        dataclasses.replace(module, outputs=dict.fromkeys(("never", *sizes), module.outputs["default"]), failures={})
+        for module in plain.modules
     )
-    assert lines[10] == "grew most: shapes/b +2.00%"
+    projects = tuple(
+        dataclasses.replace(plain, name=f"project_{number}", modules=modules, linked=sizes, link_failures={})
+        for number in range(3)
+    )
+    shapes = dataclasses.replace(evaluation.projects[0], linked=sizes)
+    return dataclasses.replace(
+        evaluation, projects=(*projects, shapes), policy="policy+options", alone=("options", "policy")
+    )
+
+
+def test_options_policy_and_both(with_options: Evaluation, tmp_path: Path) -> None:
+    lines = report.terminal_table(with_options).splitlines()
+    assert max(map(len, lines[:20])) <= 120
+    assert lines[0].split()[3:] == ["default", "options", "code", "policy", "code", "both", "code", "objects"]
+    # Of 2,000 bytes 90 less, of 1,000 bytes of code 50 less; -50 and +10; -150 and -40.
+    changes = [f"{MINUS}4.50%", f"{MINUS}5.00%", f"{MINUS}2.50%", "+1.00%", f"{MINUS}7.50%", f"{MINUS}4.00%"]
+    assert lines[2].split()[3:] == ["2,000", *changes, "0.00%"]
+    rows = [re.split("  +", line) for line in lines[11:20]]
+    assert [row[:3] for row in rows] == [
+        [language, name, count]
+        for language, count in (("C", "3"), ("C++", "1"), ("all", "4"))
+        for name in ("options", "policy", "both")
+    ]
+    assert rows[2][3:] == [
+        f"{MINUS}7.50% ({MINUS}7.50% to {MINUS}7.50%)",
+        f"{MINUS}4.00% ({MINUS}4.00% to {MINUS}4.00%)",
+        "0",
+        f"project_0 {MINUS}7.50%",
+    ]
+    Checker().feed(report.write(with_options, tmp_path).read_text())
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert (summary["policy"], summary["evaluated"]) == ("policy", "policy+options")
+    (both,) = [each for each in summary["languages"] if (each["language"], each["policy"]) == ("C", "policy+options")]
+    # -40, -40 and -70 of 2,000 bytes.
+    assert both["contributions"] == pytest.approx({"code": -0.02, "constants": -0.02, "unwind": -0.035, "dynamic": 0})
+    (one,) = [each for each in summary["languages"] if (each["language"], each["policy"]) == ("C++", "options")]
+    assert one["text"]["mean"] == {"value": pytest.approx(-0.045), "low": None, "high": None}
+    with (tmp_path / "projects.csv").open() as file:
+        row = next(csv.DictReader(file))
+    assert (row["policy+options_linked_bytes"], row["policy+options_linked_unwind_bytes"]) == ("1850", "430")
 
 
 def of_eviction(evaluation: Evaluation) -> Evaluation:

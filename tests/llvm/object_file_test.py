@@ -1,5 +1,6 @@
 """Sizes of real objects against LLVM's own tools, what corrupt objects do, and sizes of linked objects."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from compiler_opt.errors import CompileError, ProtocolError, ToolchainError
 from compiler_opt.llvm import elf
 from compiler_opt.llvm.elf import ElfFile
-from compiler_opt.llvm.object_file import linked_text_bytes, object_sizes, read_object_sizes, read_text_bytes
+from compiler_opt.llvm.object_file import TextParts, linked_parts, object_sizes, read_object_sizes, read_parts
 
 SOURCE = """
 template <int N> struct Sum {
@@ -82,7 +83,38 @@ def test_text_is_the_text_of_llvm_size_for_every_layout(clang_path: str, tmp_pat
     )
     expected = int(table.stdout.splitlines()[1].split()[0])
     assert read_object_sizes(output).text_bytes == expected
-    assert read_text_bytes(output) == expected
+    assert read_parts(output).total == expected
+
+
+@pytest.mark.parametrize("target", ["x86_64-linux-gnu", "arm-linux-gnueabihf"])
+def test_parts_of_a_shared_library(clang_path: str, lld: Path, tmp_path: Path, target: str) -> None:
+    """Against the table of `llvm-size`, by the names of sections."""
+    output = compile_source(clang_path, tmp_path, f"--target={target}", "-fPIC", "-ffunction-sections")
+    library = tmp_path / "x.so"
+    subprocess.run([lld, "-shared", "--hash-style=both", str(output), "-o", str(library)], check=True)
+    printed = subprocess.run(
+        [llvm_tool(clang_path, "llvm-size"), "-A", str(library)], capture_output=True, text=True, check=True
+    )
+    sizes = {
+        line[0]: int(line[1]) for line in map(str.split, printed.stdout.splitlines()) if line[:1] and line[0][0] == "."
+    }
+    code = [".text", ".plt"]
+    unwind = [".eh_frame", ".eh_frame_hdr", ".gcc_except_table", ".ARM.exidx", ".ARM.extab"]
+    dynamic = [".dynsym", ".dynstr", ".hash", ".gnu.hash", ".rela.dyn", ".rela.plt", ".rel.dyn", ".rel.plt"]
+    parts = read_parts(library)
+    assert parts == TextParts(
+        *(sum(sizes.get(name, 0) for name in names) for names in (code, [".rodata"], unwind, dynamic))
+    )
+    assert min(dataclasses.astuple(parts)) > 0
+    assert read_parts(output).dynamic == 0 < read_parts(output).unwind
+
+
+def test_better_is_smaller_without_more_code() -> None:
+    before = TextParts(code=100, constants=50, unwind=30)
+    assert TextParts(100, 50, 29).is_better(before)
+    assert TextParts(90, 59, 30).is_better(before)
+    assert not TextParts(90, 60, 30).is_better(before)
+    assert not TextParts(101, 0, 0).is_better(before)
 
 
 @pytest.mark.parametrize(
@@ -287,8 +319,8 @@ def compile_objects(clang: str, folder: Path, *bodies: str, target: str = "x86_6
 def test_a_function_in_two_objects_is_linked_once(clang_path: str, lld: Path, tmp_path: Path, target: str) -> None:
     one, two = "long one(long x) { return cube(x); }", "long two(long x) { elsewhere(x); return cube(x); }"
     objects = compile_objects(clang_path, tmp_path, one, two, target=target)
-    together = linked_text_bytes(lld, objects)
-    apart = [linked_text_bytes(lld, [path]) for path in objects]
+    together = linked_parts(lld, objects).total
+    apart = [linked_parts(lld, [path]).total for path in objects]
     folded = read_object_sizes(objects[0]).comdats["_Z4cubeIlET_S0_"]
     # What comes once per program (CIE, terminator, alignment) is saved too.
     assert folded <= sum(apart) - together <= folded + 64
@@ -297,7 +329,7 @@ def test_a_function_in_two_objects_is_linked_once(clang_path: str, lld: Path, tm
 def test_two_mains_and_undefined_functions_are_no_obstacle(clang_path: str, lld: Path, tmp_path: Path) -> None:
     main = "int main() { elsewhere(cube(3L)); }"
     objects = compile_objects(clang_path, tmp_path, main, main)
-    assert linked_text_bytes(lld, objects) > linked_text_bytes(lld, objects[:1])
+    assert linked_parts(lld, objects).total > linked_parts(lld, objects[:1]).total
 
 
 def test_growth_of_an_object_is_growth_of_the_program(clang_path: str, lld: Path, tmp_path: Path) -> None:
@@ -306,18 +338,19 @@ def test_growth_of_an_object_is_growth_of_the_program(clang_path: str, lld: Path
         "const char text[5000] = {1};\nextern const char *const p = text;",
     )
     objects = compile_objects(clang_path, tmp_path, small, big + small)
-    difference = linked_text_bytes(lld, objects[1:]) - linked_text_bytes(lld, objects[:1])
-    assert 5000 <= difference < 5100
+    small_parts, big_parts = linked_parts(lld, objects[:1]), linked_parts(lld, objects[1:])
+    assert 5000 <= big_parts.constants - small_parts.constants < 5100
+    assert (big_parts.code, big_parts.unwind, big_parts.dynamic) == (small_parts.code, small_parts.unwind, 0)
 
 
 def test_many_objects_need_no_long_command_line(clang_path: str, lld: Path, tmp_path: Path) -> None:
     objects = compile_objects(clang_path, tmp_path, "long f(long x) { return cube(x); }")
-    once, often = linked_text_bytes(lld, objects), linked_text_bytes(lld, objects * 20_000)
+    once, often = linked_parts(lld, objects).total, linked_parts(lld, objects * 20_000).total
     assert once <= often
 
 
 def test_nothing_links_to_nothing(lld: Path) -> None:
-    assert linked_text_bytes(lld, []) == 0
+    assert linked_parts(lld, []) == TextParts(0)
 
 
 def test_an_object_names_no_other_input(clang_path: str, lld: Path, tmp_path: Path) -> None:
@@ -329,20 +362,20 @@ def test_an_object_names_no_other_input(clang_path: str, lld: Path, tmp_path: Pa
         f'!llvm.dependent-libraries = !{{!0}}\n!0 = !{{!"{script}"}}\n'
     )
     subprocess.run([clang_path, "-c", str(source), "-o", str(tmp_path / "m.o")], check=True)
-    assert linked_text_bytes(lld, [tmp_path / "m.o"]) > 0
+    assert linked_parts(lld, [tmp_path / "m.o"]).total > 0
 
 
 def test_failures_are_one_line(lld: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.o"
     bad.write_text("no object")
     with pytest.raises(CompileError, match=r"linking 1 objects: exit status 1: .*bad\.o") as caught:
-        linked_text_bytes(lld, [bad])
+        linked_parts(lld, [bad])
     assert "\n" not in str(caught.value)
     with pytest.raises(ToolchainError, match="no such program"):
-        linked_text_bytes(tmp_path / "absent", [bad])
+        linked_parts(tmp_path / "absent", [bad])
 
 
 def test_leaves_nothing_behind(lld: Path, tmp_path: Path) -> None:
     with pytest.raises(CompileError):
-        linked_text_bytes(lld, [tmp_path / "absent.o"], scratch=tmp_path / "scratch")
+        linked_parts(lld, [tmp_path / "absent.o"], scratch=tmp_path / "scratch")
     assert list((tmp_path / "scratch").iterdir()) == []

@@ -11,7 +11,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module, format_options
 from compiler_opt.llvm.elf import ElfFile
 from compiler_opt.llvm.interactive import FunctionOfDecisions
-from compiler_opt.llvm.object_file import linked_text_bytes
+from compiler_opt.llvm.object_file import linked_parts
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.vocabulary import save_vocabulary
@@ -73,7 +73,7 @@ def test_inlining_by_default_is_plain_compilation_by_both_ways(
         objects.append(paths[0])
     assert decisions > 10
     assert {ElfFile.read(path).machine for path in objects} == {_MACHINES[architecture]}
-    assert linked_text_bytes(toolchain.tool("ld.lld"), objects, scratch=tmp_path) > 100
+    assert linked_parts(toolchain.tool("ld.lld"), objects, scratch=tmp_path).total > 100
 
 
 @pytest.mark.parametrize("name", ["regalloc_eviction", "regalloc_priority"])

@@ -14,6 +14,7 @@ from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import format_options
 from compiler_opt.files import default_cache_dir
+from compiler_opt.pass_options.sets import OptionSets, shipped
 from compiler_opt.policies.weights import NetworkWeights
 from tests import programs
 from tests.small_corpus import make_small_corpus
@@ -56,7 +57,8 @@ def test_files_and_table(corpus: Corpus, clang_path: str, policy_path: Path, tmp
     )
     assert result.returncode == 0, result.stderr
     kept = {path.name for path in (tmp_path / "temps" / "plain" / "list.c.o").iterdir()}
-    assert {name.rpartition("-")[0] for name in kept} == {"compiler", "policy", "never"}
+    # Both ways without a policy are by the compiler alone; both ways with it by the policy.
+    assert sorted(name.split("-")[0] for name in kept) == ["compiler", "compiler", "never", "policy", "policy"]
     assert sorted(path.name for path in output.iterdir()) == [
         "modules.csv",
         "projects.csv",
@@ -64,12 +66,40 @@ def test_files_and_table(corpus: Corpus, clang_path: str, policy_path: Path, tmp
         "summary.json",
     ]
     lines = result.stdout.splitlines()
-    assert lines[0].split()[-1] == "never"
+    assert lines[0].split()[-3:] == ["both", "code", "objects"]
     assert lines[-1] == f"report: {output / 'report.html'}"
     summary = json.loads((output / "summary.json").read_text())
-    assert list(summary["totals"]) == ["policy", "never"]
+    assert list(summary["totals"]) == ["options", "policy", "policy+options", "never"]
     assert "-Oz (4 modules)" in summary["provenance"].values()
+    major = int(clang_path.rpartition("-")[2])
+    shipped_options = " ".join(shipped(major).options("Oz", "x86_64"))
+    assert summary["provenance"]["Options"] == f"{shipped_options} (4 modules)"
     assert "<h2>Training</h2>" in (output / "report.html").read_text()
+
+
+@pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
+def test_options_of_a_file_alone(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
+    file = tmp_path / "options.json"
+    arguments = [
+        f"--data_path={corpus.root}",
+        "--policy_path=none",
+        f"--output_path={tmp_path / 'output'}",
+        f"--clang_path={clang_path}",
+        "--num_workers=1",
+    ]
+    OptionSets({"Oz": ("-no-such-option", "-inline-threshold=-100")}).save(file)
+    result = run(*arguments, f"--options={file}")
+    assert result.returncode == 0, result.stderr
+    assert "warning: --options: -no-such-option is left out at -Oz: the compiler has no such option" in result.stderr
+    summary = json.loads((tmp_path / "output/summary.json").read_text())
+    assert (summary["policy"], list(summary["totals"])) == (None, ["options"])
+    assert summary["provenance"]["Options"] == "-inline-threshold=-100 (4 modules)"
+    assert summary["totals"]["options"]["objects"]["ties"] < 4
+    OptionSets({"O2": ("-inline-threshold=-100",)}).save(file)
+    for options, reason in ((file, "expected options to evaluate"), ("none", "expected options"), ("x", "x: no such")):
+        result = run(*arguments, f"--options={options}")
+        assert (result.returncode, result.stdout) == (2, "")
+        assert reason in result.stderr.splitlines()[-1] and result.stderr.splitlines()[-1].startswith("error: ")
 
 
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
@@ -95,6 +125,7 @@ def test_flags_come_from_gin_or_from_the_policys_training(
         "--num_workers=1",
         "--baselines=",
         "--module_filter=^ar",
+        "--options=none",
     ]
     # Fetched files get a cache of their own; plugins come from the usual one.
     cache = default_cache_dir()
@@ -139,6 +170,7 @@ def test_a_policy_that_was_trained_with_forbidden_flags(
 def test_a_model_that_is_built_into_the_compiler(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
     """The compiler accepts `release` without a channel, and then inlines nothing."""
     arguments = [f"--data_path={corpus.root}", "--policy_path=embedded", f"--output_path={tmp_path / 'output'}"]
+    arguments.append("--options=none")
     clang = tmp_path / "clang"
     clang.write_text(
         "#!/bin/bash\n"

@@ -10,7 +10,7 @@ from compiler_opt.collect.rollout import DefaultPolicy, rollout
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.evaluation.history import load_history
-from compiler_opt.llvm.object_file import linked_text_bytes
+from compiler_opt.llvm.object_file import linked_parts
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy
 from compiler_opt.problems.inlining import PROBLEM
@@ -117,6 +117,6 @@ def test_no_target_gets_larger_than_by_default(corpus: Corpus, toolchain: Toolch
         confirmed = confirm(compiler, found, {}, targets, lld, tmp_path)
         default.compile({module: {} for module in range(len(modules))}, lambda module: tmp_path / f"{module}.o")
     for name, members in targets.items():
-        by_default = linked_text_bytes(lld, [tmp_path / f"{module}.o" for module in members], scratch=tmp_path)
+        by_default = linked_parts(lld, [tmp_path / f"{module}.o" for module in members], scratch=tmp_path).total
         assert confirmed.base_linked_bytes[name] > by_default == confirmed.linked_bytes[name]
     assert confirmed.decisions

@@ -71,7 +71,8 @@ def installed() -> tuple[Backend, ...]:
 def compile_under(
     compilation: "Compilation", policy: "Policy", backends: "Sequence[Backend] | None" = None
 ) -> "Trajectory | None":
-    """Compiles by the first backend that applies; see `Backend.prepare` for the errors."""
+    """Compiles by the first backend that applies; see `Backend.prepare` and `Toolchain.require` for the errors."""
+    compilation.toolchain.require(compilation.problem.advisor.problem)
     for backend in installed() if backends is None else backends:
         compile_module = backend.prepare(compilation, policy)
         if compile_module is not None:
