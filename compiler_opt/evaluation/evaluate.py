@@ -47,6 +47,7 @@ class EvaluationSettings:
       num_workers: compilations at a time; None for one per CPU.
       seed: seed of policies that sample; each module has a random stream of its own, so the order does not matter.
       keep_objects: folder to move the objects to, as `POLICY/MODULE.o`; None deletes them.
+      link_shared: also link each project into a shared library, for `ProjectResult.shared`.
       kept_files: where to keep all files of compilations; None removes them.
     """
 
@@ -55,6 +56,7 @@ class EvaluationSettings:
     rollout: RolloutSettings = RolloutSettings()
     keep_objects: Path | None = None
     kept_files: KeptFiles | None = None
+    link_shared: bool = False
 
 
 def baselines(problem: Problem, names: Sequence[str] | None = None) -> list[Policy]:
@@ -136,7 +138,7 @@ def evaluate(
                 watches[name].add(rollout.module, rollout.failure)
             on_rollout(rollout)
             if run.complete:
-                results[run.name] = run.finish(problem, lld, settings.keep_objects)
+                results[run.name] = run.finish(problem, lld, settings)
                 del runs[run.name]
         for watch in watches.values():
             watch.finish()
@@ -249,7 +251,7 @@ class _ProjectRun:
     def complete(self) -> bool:
         return len(self._outputs) + len(self._failures) == len(self._modules) * len(self._policies)
 
-    def finish(self, problem: Problem, lld: Path, keep_objects: Path | None) -> ProjectResult:
+    def finish(self, problem: Problem, lld: Path, settings: EvaluationSettings) -> ProjectResult:
         """Scores and links the modules, then deletes or moves the objects."""
         included = [module for module in self._modules if (DEFAULT, module.name) in self._outputs]
         context = problem.project_context(
@@ -262,11 +264,14 @@ class _ProjectRun:
             ),
         )
         linked: dict[str, TextParts] = {}
+        shared: dict[str, TextParts] = {}
         link_failures: dict[str, str] = {}
         for name in (*self._policies, NEVER_WORSE):
             objects = [self._object_of(name, module.name) for module in included]
             try:
                 linked[name] = linked_parts(lld, objects, scratch=self._directory)
+                if settings.link_shared:
+                    shared[name] = linked_parts(lld, objects, shared=True, scratch=self._directory)
             except (CompileError, ProtocolError) as error:
                 link_failures[name] = str(error)
         result = ProjectResult(
@@ -277,9 +282,10 @@ class _ProjectRun:
             },
             linked=linked,
             link_failures=link_failures,
+            shared=shared,
         )
-        if keep_objects is not None:
-            self._move_objects(keep_objects)
+        if settings.keep_objects is not None:
+            self._move_objects(settings.keep_objects)
         shutil.rmtree(self._directory, ignore_errors=True)
         return result
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import History
+from compiler_opt.evaluation.languages import by_language
 from compiler_opt.evaluation.report_parts import (
     change_headline,
     estimate_card,
@@ -22,7 +23,7 @@ from compiler_opt.evaluation.report_parts import (
     write_report,
 )
 from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, PARTS, Evaluation, ModuleResult, ProjectResult
-from compiler_opt.evaluation.statistics import CONFIDENCE, NUM_RESAMPLES
+from compiler_opt.evaluation.statistics import CONFIDENCE, NUM_RESAMPLES, to_json
 from compiler_opt.report.formatting import bytes_text, change_text, count_text
 from compiler_opt.report.table import Cell, Change, Table, size_cells
 
@@ -36,7 +37,8 @@ _EXPLANATIONS = {
 def write(evaluation: Evaluation, folder: Path, history: History | None = None) -> Path:
     """Writes `modules.csv`, `projects.csv` and the rest, see `report_parts.write_report`."""
     tables = {"modules.csv": module_rows(evaluation), "projects.csv": project_rows(evaluation)}
-    return write_report(folder, tables, evaluation.summary(), render(evaluation, history))
+    summary = {**evaluation.summary(), "languages": [to_json(result) for result in by_language(evaluation)]}
+    return write_report(folder, tables, summary, render(evaluation, history))
 
 
 def render(evaluation: Evaluation, history: History | None = None) -> str:
@@ -63,13 +65,12 @@ def terminal_table(evaluation: Evaluation) -> str:
         *_languages(evaluation).lines(),
         "",
         f"linked text: {estimate_text(total.linked.total)} together, mean of projects "
-        f"{estimate_text(total.linked.mean)}; intervals over other projects",
+        f"{estimate_text(total.linked.mean)}",
         f"code in it: {estimate_text(total.code.total)} together, mean of projects {estimate_text(total.code.mean)}",
         f"{score}: {estimate_text(scores.total)}; modules: {objects.wins} smaller, {objects.ties} same, "
         f"{objects.losses} bigger; {failures}",
     ]
-    if smaller := _never_worse(evaluation):
-        lines.append(smaller)
+    lines += filter(None, (_shared(evaluation), _never_worse(evaluation)))
     if worst := most_changed(evaluation, lambda module: module.change(policy)):
         named = ", ".join(f"{module.name} {change_text(module.change(policy))}" for module in worst[:3])
         lines.append(f"grew most: {named}")
@@ -168,6 +169,7 @@ def _size_page(evaluation: Evaluation, history: History | None) -> str:
         num_resamples=f"{NUM_RESAMPLES:,}",
         score=evaluation.problem.score_name,
         languages=_languages(evaluation, PARTS),
+        shared=_shared_libraries(evaluation),
         project_plot=plots.project_bars(evaluation),
         parts=PARTS,
         part_plot=plots.part_bars(evaluation),
@@ -205,16 +207,27 @@ def lead(evaluation: Evaluation) -> str:
     return " ".join(sentences)
 
 
+def _shared(evaluation: Evaluation) -> str:
+    """A sentence about shared libraries; empty if there are none."""
+    result = by_language(evaluation)[-1] if evaluation.linked_bytes(evaluation.policy, shared=True)[0] else None
+    if result is None or result.shared is None:
+        return ""
+    return (
+        f"linked as shared libraries: {change_text(result.shared.mean.value)} in the mean of projects, of which "
+        f"{change_text(result.shared_contributions['dynamic'])} are dynamic symbols and relocations"
+    )
+
+
 def _never_worse(evaluation: Evaluation) -> str:
     """A sentence about `NEVER_WORSE`; empty if no project was linked so."""
     together = evaluation.never_worse_change()
     if together is None:
         return ""
     changes = [change for p in evaluation.projects if (change := p.linked_change(NEVER_WORSE)) is not None]
+    by_project = f"; by project {change_text(min(changes))} to {change_text(max(changes))}" if len(changes) > 1 else ""
     return (
-        f"with each module's object only if it is smaller and has no more code (deploy --never_worse): "
-        f"{change_text(together)} linked, {change_text(evaluation.never_worse_change('code'))} code; by project "
-        f"{change_text(min(changes))} to {change_text(max(changes))}"
+        f"with objects only where they are smaller and have no more code (deploy --never_worse): "
+        f"{change_text(together)} linked, {change_text(evaluation.never_worse_change('code'))} code{by_project}"
     )
 
 
@@ -262,10 +275,26 @@ def _languages(evaluation: Evaluation, parts: Sequence[str] = ()) -> Table:
             f"{each.text.losses:,}",
             f"{each.worst[0]} {change_text(each.worst[1])}",
         ]
-        for each in evaluation.languages
+        for each in by_language(evaluation)
     ]
-    means = [f"{what}, mean ({CONFIDENCE:.0%})" for what in ("text", "code")]
+    means = [f"{what}, mean ({CONFIDENCE:.0%} interval)" for what in ("text", "code")]
     return Table(["language", "with", "projects", *means, *parts, "bigger", "worst"], rows, num_text_columns=2)
+
+
+def _shared_libraries(evaluation: Evaluation) -> Table:
+    """Means of projects by language that are linked as shared libraries, and what parts of the text add to them."""
+    rows: list[list[Cell]] = [
+        [
+            each.language,
+            _short(each.policy, evaluation),
+            estimate_cell(each.shared.mean),
+            *(Change(each.shared_contributions[part]) for part in PARTS),
+            f"{each.shared.losses:,}",
+        ]
+        for each in by_language(evaluation)
+        if each.shared is not None
+    ]
+    return Table(["language", "with", "text, mean", *PARTS, "bigger"], rows, num_text_columns=2)
 
 
 def _notes(evaluation: Evaluation) -> list[str]:

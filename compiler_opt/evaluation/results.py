@@ -85,6 +85,7 @@ class ProjectResult:
       excluded: module -> reason, for modules that the default fails to compile; left out of all numbers.
       linked: text of the linked program, by policy and `NEVER_WORSE`, without those that failed to link.
       link_failures: policy -> reason.
+      shared: as `linked`, of the shared library that the modules are linked into; empty if they were not.
     """
 
     name: str
@@ -92,6 +93,11 @@ class ProjectResult:
     excluded: Mapping[str, str]
     linked: Mapping[str, TextParts]
     link_failures: Mapping[str, str]
+    shared: Mapping[str, TextParts] = dataclasses.field(default_factory=dict)
+
+    def of(self, shared: bool) -> Mapping[str, TextParts]:
+        """Text of the shared library or the program, by policy."""
+        return self.shared if shared else self.linked
 
     @property
     def linked_bytes(self) -> dict[str, int]:
@@ -125,19 +131,23 @@ class ProjectResult:
     def score_change(self, policy: str) -> float:
         return statistics.relative_change(self.score(DEFAULT), self.score(policy))
 
-    def linked_change(self, policy: str, part: str = "total") -> float | None:
-        """Change of the linked program's text, or of a part of it; None if either could not be linked."""
-        if policy not in self.linked or DEFAULT not in self.linked:
-            return None
-        before, after = (getattr(self.linked[name], part) for name in (DEFAULT, policy))
-        return statistics.relative_change(before, after)
+    def linked_change(self, policy: str, part: str = "total", *, shared: bool = False) -> float | None:
+        """Change of the linked program's text, or of a part of it; None if either could not be linked.
 
-    def contribution(self, policy: str, part: str) -> float:
+        `shared` is for the shared library instead.
+        """
+        linked = self.of(shared)
+        if policy not in linked or DEFAULT not in linked:
+            return None
+        return statistics.relative_change(*(getattr(linked[name], part) for name in (DEFAULT, policy)))
+
+    def contribution(self, policy: str, part: str, *, shared: bool = False) -> float:
         """What a part adds to `linked_change`: its difference over all text; 0 if either could not be linked."""
-        if self.linked_change(policy) is None or not self.linked[DEFAULT].total:
+        linked = self.of(shared)
+        if self.linked_change(policy, shared=shared) is None or not linked[DEFAULT].total:
             return 0.0
-        before, after = (getattr(self.linked[name], part) for name in (DEFAULT, policy))
-        return float(after - before) / self.linked[DEFAULT].total
+        before, after = (getattr(linked[name], part) for name in (DEFAULT, policy))
+        return float(after - before) / linked[DEFAULT].total
 
     def num_substituted(self, policy: str) -> int:
         """The number of failed compilations, for which the default's object is used."""
@@ -155,6 +165,7 @@ class ProjectResult:
             "default_object_bytes": self.object_bytes(DEFAULT),
             "never_worse_change": self.linked_change(NEVER_WORSE),
             "linked_parts": {name: dataclasses.asdict(parts) for name, parts in self.linked.items()},
+            "shared_parts": {name: dataclasses.asdict(parts) for name, parts in self.shared.items()},
             "policies": {
                 policy: {
                     "linked_bytes": self.linked_bytes.get(policy),
@@ -202,27 +213,6 @@ class Total:
     @property
     def linked_change(self) -> float:
         return statistics.relative_change(self.default_linked_bytes, self.linked_bytes)
-
-
-@dataclasses.dataclass(frozen=True)
-class LanguageResult:
-    """A policy against the default, over the linked projects of one language (`ProjectResult.language`).
-
-    Attributes:
-      language: `all` for all projects.
-      text: comparison of the projects' linked text.
-      code: comparison of the code among it.
-      contributions: by part of the text, what it adds to `text.mean`.
-      worst: the project whose text grew most, or shrank least, and its change.
-    """
-
-    language: str
-    policy: str
-    num_projects: int
-    text: statistics.Comparison
-    code: statistics.Comparison
-    contributions: Mapping[str, float]
-    worst: tuple[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -291,56 +281,30 @@ class Evaluation:
         """Change of linked text, or of a part, with `NEVER_WORSE`, all projects together; None if none was linked."""
         if all(project.linked_change(NEVER_WORSE) is None for project in self.projects):
             return None
-        default, never_worse = self._linked_bytes(NEVER_WORSE, part)
+        default, never_worse = self.linked_bytes(NEVER_WORSE, part)
         return statistics.relative_change(sum(default), sum(never_worse))
 
-    def _linked_bytes(
-        self, name: str, part: str = "total", projects: Sequence[ProjectResult] | None = None
+    def linked_bytes(
+        self, name: str, part: str = "total", language: str | None = None, *, shared: bool = False
     ) -> tuple[list[int], list[int]]:
-        """Linked text under the default and under `name`, of the projects that were linked under both."""
-        chosen = self.projects if projects is None else projects
-        linked = [project.linked for project in chosen if project.linked_change(name) is not None]
+        """Linked text, or a part of it, under the default and under `name`, of the projects linked under both.
+
+        `language` chooses projects (None: all); `shared` chooses their shared libraries.
+        """
+        chosen = [project for project in self.projects if language in (None, project.language)]
+        linked = [each.of(shared) for each in chosen if each.linked_change(name, shared=shared) is not None]
         default, other = ([getattr(parts[who], part) for parts in linked] for who in (DEFAULT, name))
         return default, other
 
-    @functools.cached_property
-    def languages(self) -> list[LanguageResult]:
-        """Each of `variants` by language, without languages of which nothing was linked; then, if several, all."""
-        names = sorted({project.language for project in self.projects})
-        results = [
-            self._language(name, variant, [project for project in self.projects if project.language == name])
-            for name in names
-            for variant in self.variants
-        ]
-        if len(names) > 1:
-            results += [self._language("all", variant, self.projects) for variant in self.variants]
-        return [result for result in results if result is not None]
-
-    def _language(self, name: str, policy: str, projects: Sequence[ProjectResult]) -> LanguageResult | None:
-        changes = {p.name: change for p in projects if (change := p.linked_change(policy)) is not None}
-        if not changes:
-            return None
-        contributions = {part: sum(p.contribution(policy, part) for p in projects) / len(changes) for part in PARTS}
-        worst = max(changes, key=lambda project: changes[project])
-        return LanguageResult(
-            language=name,
-            policy=policy,
-            num_projects=len(changes),
-            text=statistics.compare_projects(*self._linked_bytes(policy, "total", projects)),
-            code=statistics.compare_projects(*self._linked_bytes(policy, "code", projects)),
-            contributions=contributions,
-            worst=(worst, changes[worst]),
-        )
-
     def _total(self, policy: str) -> Total:
         outputs = [module.outputs[policy] for module in self.modules if policy in module.outputs]
-        default_linked_bytes, linked_bytes = self._linked_bytes(policy)
+        default_linked_bytes, linked_bytes = self.linked_bytes(policy)
         return Total(
             policy=policy,
             default_linked_bytes=sum(default_linked_bytes),
             linked_bytes=sum(linked_bytes),
             linked=statistics.compare_projects(default_linked_bytes, linked_bytes),
-            code=statistics.compare_projects(*self._linked_bytes(policy, "code")),
+            code=statistics.compare_projects(*self.linked_bytes(policy, "code")),
             objects=self._compare(policy, lambda output: output.text_bytes),
             scores=self._compare(policy, lambda output: output.score),
             project_scores=statistics.compare_projects(
@@ -390,7 +354,6 @@ class Evaluation:
                 policy: {**statistics.to_json(total), "linked_change": total.linked_change}
                 for policy, total in self.totals.items()
             },
-            "languages": [statistics.to_json(result) for result in self.languages],
             "never_worse_change": self.never_worse_change(),
             "never_worse_code_change": self.never_worse_change("code"),
             "projects": [project.summary(self.policies) for project in self.projects],

@@ -272,7 +272,6 @@ def _keys(sections: Array, values: Array) -> Array:
 
 _OPTIONS = (
     "--unresolved-symbols=ignore-all",
-    "--entry=0",
     "-z",
     "muldefs",  # several programs of a project have a `main`
     "--no-gc-sections",
@@ -285,11 +284,17 @@ _OPTIONS = (
 )
 
 
-def linked_parts(
-    lld: Path, objects: Sequence[Path], *, scratch: Path | None = None, timeout_s: float = 600
-) -> TextParts:
-    """Links ELF objects, or archives of them, into one program and returns its text; none for no objects.
+_PROGRAM = ("--entry=0",)
+_SHARED_LIBRARY = ("-shared", "-z", "notext")
+"""Code that is not position-independent gets relocations in its text, as none would in a program."""
 
+
+def linked_parts(
+    lld: Path, objects: Sequence[Path], *, shared: bool = False, scratch: Path | None = None, timeout_s: float = 600
+) -> TextParts:
+    """Links ELF objects, or archives of them, and returns the text of the result; none for no objects.
+
+    The result is a program or, with `shared`, a shared library, which exports all symbols with default visibility.
     There is no entry point, and undefined symbols are ignored. As in the real build, equal constants are merged, and
     the first copy of each COMDAT group is kept, so the order matters. Nothing is garbage-collected, since without an
     entry point everything would be.
@@ -305,7 +310,7 @@ def linked_parts(
         program, arguments = directory / "program", directory / "objects.rsp"
         # A large project has more objects than fit on a command line.
         arguments.write_text("".join(f"{_quoted(path)}\n" for path in objects))
-        command = [str(lld), *_OPTIONS, "-o", str(program), f"@{arguments}"]
+        command = [str(lld), *_OPTIONS, *(_SHARED_LIBRARY if shared else _PROGRAM), "-o", str(program), f"@{arguments}"]
         result = processes.run(command, timeout_s=timeout_s, sandbox=Sandbox.for_folder(directory))
         if not result.ok or not program.exists():
             raise CompileError(f"linking {len(objects)} objects: {result.describe()}")

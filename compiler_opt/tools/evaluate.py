@@ -145,6 +145,7 @@ def entry() -> None:
                 rollout=gin_settings.override(settings["rollout"], timeout_s=_TIMEOUT_S.value),
                 keep_objects=keep_objects,
                 kept_files=_EXPLICIT_TEMPS.kept_files(),
+                link_shared=problem.is_size,
             ),
             provenance=_provenance(corpus, learned, toolchain, policy, options),
             on_rollout=advance,

@@ -120,7 +120,7 @@ def test_options_alone_and_with_a_policy(clang_path: str, toolchain: Toolchain, 
     """A switch of three values becomes a jump table, whatever is inlined; of a callee, only where it is inlined."""
     corpus = make_corpus(tmp_path, clang_path, {"p/switch.c": SWITCH})
     never = ConstantPolicy(0, "policy")
-    settings = dataclasses.replace(SETTINGS, keep_objects=tmp_path / "objects")
+    settings = dataclasses.replace(SETTINGS, link_shared=True)
     result = evaluate(corpus, never, problem=INLINING, toolchain=toolchain, options=OPTION_SETS, settings=settings)
     assert (result.policy, result.alone, result.policy_alone) == ("policy+options", ("options", "policy"), "policy")
     assert result.failures() == []
@@ -130,6 +130,7 @@ def test_options_alone_and_with_a_policy(clang_path: str, toolchain: Toolchain, 
         command = [clang_path, "-cc1", "-Oz", *words, "-emit-obj", "-x", "ir", f"{corpus.modules[0].bitcode_path}"]
         subprocess.run([*command, "-o", str(tmp_path / name)], check=True)
         assert read_parts(tmp_path / name) == project.modules[0].outputs[name].text
+    assert all(project.shared[name].dynamic > project.linked[name].dynamic == 0 for name in project.linked)
     parts = [project.linked[name] for name in ("default", *result.variants)]
     assert len(set(parts)) == 4, "each differs"
     # Alone, options change no decision; with the policy, both do what they do.

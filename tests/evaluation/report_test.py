@@ -175,12 +175,12 @@ def test_terminal_table(evaluation: Evaluation) -> None:
     assert both[4] == f"{MINUS}0.50% ({MINUS}6.85% to +5.85%)"
     # -70 of 1,920 bytes together, -10 of 1,500 bytes of code.
     assert lines[13].startswith(f"linked text: {MINUS}3.65% (95% interval: ")
-    assert lines[13].endswith(f"{MINUS}34.27% to +29.27%); intervals over other projects")
+    assert lines[13].endswith(f"{MINUS}34.27% to +29.27%)")
     assert lines[14].startswith(f"code in it: {MINUS}0.67% (95%")
     assert "1 smaller, 2 same, 1 bigger; 3 failures" in lines[15]
     assert lines[16] == (
-        f"with each module's object only if it is smaller and has no more code (deploy --never_worse): {MINUS}4.17% "
-        f"linked, {MINUS}1.33% code; by project {MINUS}5.71% to 0.00%"
+        f"with objects only where they are smaller and have no more code (deploy --never_worse): {MINUS}4.17% linked, "
+        f"{MINUS}1.33% code; by project {MINUS}5.71% to 0.00%"
     )
     assert lines[17] == "grew most: shapes/b +2.00%"
 
@@ -204,7 +204,8 @@ def with_options(evaluation: Evaluation) -> Evaluation:
         dataclasses.replace(plain, name=f"project_{number}", modules=modules, linked=sizes, link_failures={})
         for number in range(3)
     )
-    shapes = dataclasses.replace(evaluation.projects[0], linked=sizes)
+    shared = {name: dataclasses.replace(each, dynamic=each.unwind * 2) for name, each in sizes.items()}
+    shapes = dataclasses.replace(evaluation.projects[0], linked=sizes, shared=shared)
     return dataclasses.replace(
         evaluation, projects=(*projects, shapes), policy="policy+options", alone=("options", "policy")
     )
@@ -229,12 +230,18 @@ def test_options_policy_and_both(with_options: Evaluation, tmp_path: Path) -> No
         "0",
         f"project_0 {MINUS}7.50%",
     ]
-    Checker().feed(report.write(with_options, tmp_path).read_text())
+    # Only one project: 2,710 bytes instead of 3,000, of which 140 are dynamic.
+    (line,) = [line for line in lines if line.startswith("linked as shared libraries: ")]
+    assert f": {MINUS}9.67% in the mean of projects, of which {MINUS}4.67% are dynamic symbols" in line
+    page = report.write(with_options, tmp_path).read_text()
+    Checker().feed(page)
+    assert "As shared libraries" in page
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert (summary["policy"], summary["evaluated"]) == ("policy", "policy+options")
     (both,) = [each for each in summary["languages"] if (each["language"], each["policy"]) == ("C", "policy+options")]
     # -40, -40 and -70 of 2,000 bytes.
     assert both["contributions"] == pytest.approx({"code": -0.02, "constants": -0.02, "unwind": -0.035, "dynamic": 0})
+    assert (both["shared"], both["shared_contributions"]) == (None, {})
     (one,) = [each for each in summary["languages"] if (each["language"], each["policy"]) == ("C++", "options")]
     assert one["text"]["mean"] == {"value": pytest.approx(-0.045), "low": None, "high": None}
     with (tmp_path / "projects.csv").open() as file:

@@ -349,6 +349,19 @@ def test_many_objects_need_no_long_command_line(clang_path: str, lld: Path, tmp_
     assert once <= often
 
 
+@pytest.mark.parametrize("target", ["x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu"])
+@pytest.mark.parametrize("model", ["-fPIC", "-fno-pic"])
+def test_a_shared_library_has_dynamic_symbols(
+    clang_path: str, lld: Path, tmp_path: Path, target: str, model: str
+) -> None:
+    """Also of code that is not position-independent."""
+    output = compile_source(clang_path, tmp_path, f"--target={target}", model)
+    program, library = linked_parts(lld, [output]), linked_parts(lld, [output], shared=True)
+    assert library.dynamic > 100 > program.dynamic == 0
+    assert (library.constants, library.unwind) == pytest.approx((program.constants, program.unwind), abs=16)
+    assert library.code >= program.code  # with stubs for calls of symbols that another library may replace
+
+
 def test_nothing_links_to_nothing(lld: Path) -> None:
     assert linked_parts(lld, []) == TextParts(0)
 
