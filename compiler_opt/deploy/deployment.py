@@ -1,6 +1,6 @@
-"""Deploys policies to a prefix with compilers that any build can use.
+"""Deploys policies, and options of LLVM's passes, to a prefix with compilers that any build can use.
 
-    bin/mlgo-clang, bin/mlgo-clang++        clang with the policies; with the suffix -NN for one of several versions
+    bin/mlgo-clang, bin/mlgo-clang++        clang with them; with the suffix -NN for one of several versions
     bin/mlgo-llvm-ar, ...                   links to clang's tools, under the names that CMake derives from the above
     lib/mlgo-inliner-NN.so                  for each version, the pass plugin with a policy built in; for the register
                                             allocator mlgo-regalloc-NN.so, with mlgo-nowhere.in and .out; for the second
@@ -12,16 +12,15 @@
 The prefix may be moved or copied: the programs find the plugins relative to themselves.
 """
 
-import contextlib
 import dataclasses
 import hashlib
 import itertools
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from compiler_opt import pretrained
 from compiler_opt.deploy.cmake_toolchain import cmake_toolchain
@@ -34,10 +33,11 @@ from compiler_opt.deploy.driver import (
     DriverPolicy,
     build_driver,
 )
+from compiler_opt.deploy.installation import LINKED_TOOLS, SHARE, install
+from compiler_opt.deploy.pass_options import NO_OPTIONS, usable_options
 from compiler_opt.deploy.policies import LoadedPolicy, PolicyRequest, check_together, names_of
-from compiler_opt.deploy.versions import replace_link
 from compiler_opt.errors import ConfigError, OutputError, ToolchainError
-from compiler_opt.files import check_folder_writable, nearest_folder, write_atomically
+from compiler_opt.files import check_folder_writable, nearest_folder
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inliner_plugin import INLINER
@@ -46,26 +46,18 @@ from compiler_opt.llvm.probe import probe_module
 from compiler_opt.llvm.regalloc_plugin import NOWHERE, REGALLOC
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.decisions import DEFAULT_BASE, policy_checksum
 from compiler_opt.policies.model_card import CARD_FILE, MARKDOWN_FILE
 from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.native import embedded_source
 
 DRIVERS = ("mlgo-clang", "mlgo-clang++")
-LINKED_TOOLS = ("llvm-ar", "llvm-ranlib", "clang-scan-deps")
-SHARE = Path("share") / "mlgo"
 DEPLOYMENT_FILE = "deployment.json"
 FORMAT = 2
 """Of `deployment.json`; without a number, it had one policy."""
 
-_CARDS = (CARD_FILE, MARKDOWN_FILE)
-_OURS = re.compile(
-    r"mlgo-(inliner|regalloc)(-\d+)?-\d+\.so|mlgo-decisions-\d+\.mlgo|mlgo-clang(\+\+)?-\d+|mlgo-nowhere\.(in|out)|"
-    rf"mlgo-({'|'.join(LINKED_TOOLS)})(-\d+)?|toolchain(-\d+)?\.cmake|"
-    rf"((inliner|regalloc)(-\d+)?/)?({'|'.join(map(re.escape, _CARDS))})"
-)
 _DESCRIBED = ("never_worse", "never_worse_above_kb", "strict")
-_FOLDERS = (Path("bin"), Path("lib"), SHARE)
 _TIMEOUT_S = 60.0
 
 
@@ -131,6 +123,7 @@ def deploy(
     clangs: Sequence[str | Path] = (),
     *,
     decisions: Sequence[Path] = (),
+    options: OptionSets | Literal["auto"] = NO_OPTIONS,
     never_worse: bool = False,
     never_worse_above_kb: int = 0,
     strict: bool = False,
@@ -141,12 +134,14 @@ def deploy(
     """Builds a deployment, and tries it out before it replaces an earlier one.
 
     Args:
-      requests: the policies, at least one. Those for inlining and for register allocation may decide at the same
-        level.
+      requests: the policies; none to deploy options alone, which need neither plugins nor LLVM's headers. Those for
+        inlining and for register allocation may decide at the same level.
       output: the prefix.
       clangs: compilers to deploy for, of different versions; by default the newest installed one.
       decisions: decision files to replay, each for one of the compilers and made with the one policy for inlining.
-      never_worse: compile both ways and keep the smaller object, in twice the time, where policies for size decide.
+      options: those of LLVM's passes for each level, or those that ship; `DriverCompiler.options` has those that a
+        compiler can take.
+      never_worse: compile both ways and keep the smaller object, in twice the time, where no policy for speed decides.
       never_worse_above_kb: do so only if the policy's object has more text than this; a kB is 1000 bytes.
       strict: fail rather than compile without a policy.
       relative_clang: find the compilers relative to the prefix, and nowhere else: they are moved together.
@@ -157,9 +152,14 @@ def deploy(
       PolicyError: there is no policy, it is damaged, a compiler lacks one of its features, or a decision file is
         damaged or for another compiler or policy.
       ToolchainError: a compiler is missing or does not work with the policies.
-      ConfigError: two compilers have the same version, or policies and settings do not fit each other.
+      ConfigError: two compilers have the same version, policies and settings do not fit each other, or there are
+        neither policies nor options.
       OutputError: the prefix cannot be written; an earlier deployment still works.
     """
+    if not requests and options == NO_OPTIONS:
+        raise ConfigError("--policy: expected a policy, or options without one (--options), found neither; give either")
+    if not requests and pin_clang:
+        raise ConfigError("--pin_clang: expected a policy, whose plugin checks the version, found none; leave it out")
     toolchains: Mapping[int, Toolchain] = {}
     policies = []
     for request in requests:
@@ -171,7 +171,7 @@ def deploy(
         policies.append(LoadedPolicy.load(request, margin, origin))
     check_together(policies, never_worse=never_worse, margin=margin)
     if decisions and sum(policy.kind == INLINER for policy in policies) != 1:
-        found = " and ".join(map(str, policies))
+        found = " and ".join(map(str, policies)) or "none"
         raise ConfigError(
             f"--decisions: expected one policy for inlining, whose decisions are replayed, found {found}; leave it out"
         )
@@ -204,15 +204,18 @@ def deploy(
             if policy.card is not None:
                 files[SHARE / name / CARD_FILE] = policy.card.to_json().encode()
                 files[SHARE / name / MARKDOWN_FILE] = policy.card.to_markdown().encode()
+        first, *_ = compilers = tuple(
+            DriverCompiler(
+                major,
+                _relative(toolchain.clang, output) if relative_clang else toolchain.clang,
+                only_version=toolchain.identity()["version"] if pin_clang else "",
+                architecture=toolchain.target.split("-")[0],
+                options=usable_options(options, toolchain),
+            )
+            for major, toolchain in toolchains.items()
+        )
         deployment = Deployment(
-            compilers=tuple(
-                DriverCompiler(
-                    major,
-                    _relative(toolchain.clang, output) if relative_clang else toolchain.clang,
-                    only_version=toolchain.identity()["version"] if pin_clang else "",
-                )
-                for major, toolchain in toolchains.items()
-            ),
+            compilers=compilers,
             policies=tuple(deployed),
             never_worse=never_worse,
             never_worse_above_kb=never_worse_above_kb,
@@ -228,16 +231,16 @@ def deploy(
         )
         program = build_driver(deployment, list(toolchains.values()), scratch)
         files[SHARE / DEPLOYMENT_FILE] = _description(deployment, toolchains, files)
-        for suffix in ("", *(f"-{major}" for major in toolchains)):
-            content = cmake_toolchain(suffix, [policy.levels for policy in deployed]).encode()
-            files[SHARE / f"toolchain{suffix}.cmake"] = content
+        for suffix, compiler in zip(("", *(f"-{major}" for major in toolchains)), (first, *compilers), strict=True):
+            levels = [*(policy.levels for policy in deployed), compiler.options.sets.levels]
+            files[SHARE / f"toolchain{suffix}.cmake"] = cmake_toolchain(suffix, levels).encode()
         # Last, as they use the other files.
         files |= {Path("bin") / name: program for name in DRIVERS}
         trial = dataclasses.replace(deployment, prefix=scratch / "prefix")
-        _install(trial, files)
+        install(trial.prefix, files, trial.links)
         for toolchain in toolchains.values():
             _try_out(trial, toolchain, scratch)
-        _install(deployment, files)
+        install(deployment.prefix, files, deployment.links)
     return deployment
 
 
@@ -292,7 +295,7 @@ def _probe_all(clangs: Sequence[str | Path]) -> dict[int, Toolchain]:
 def _tools_to_link(toolchain: Toolchain) -> Iterator[tuple[str, Path]]:
     """The installed `LINKED_TOOLS`: beside the compiler's other tools, or on PATH with its version as a suffix."""
     for name in LINKED_TOOLS:
-        beside = toolchain.tool("llvm-config").with_name(name)
+        beside = toolchain.tools.get("llvm-config", toolchain.clang.resolve()).with_name(name)
         path = shutil.which(beside) or shutil.which(f"{name}-{toolchain.version[0]}")
         if path is not None:
             yield name, Path(path)
@@ -319,6 +322,8 @@ def _description(deployment: Deployment, toolchains: Mapping[int, Toolchain], fi
                     {"policy": policy.name, **_describe_plugin(policy.plugins[compiler.major], files)}
                     for policy in deployment.policies
                 ],
+                "options": {"levels": compiler.options.sets.levels, "targets": compiler.options.sets.targets},
+                "options_left_out": [dataclasses.asdict(each) for each in compiler.options.left_out],
             }
             for compiler in deployment.compilers
         ],
@@ -336,48 +341,29 @@ def _describe_plugin(plugin: DriverPlugin, files: Mapping[Path, bytes]) -> dict[
     return described
 
 
-def _install(deployment: Deployment, files: Mapping[Path, bytes]) -> None:
-    """Writes each file and link atomically, and removes what else an earlier deployment has written."""
-    prefix = deployment.prefix
-    for name, content in files.items():
-        write_atomically(prefix / name, content, executable=name.parts[0] == "bin")
-    wanted = {*deployment.links, *files}
-    try:
-        for link, target in deployment.links.items():
-            replace_link(prefix / link, target)
-        for folder in _FOLDERS:
-            for path in sorted((prefix / folder).glob("*")) + sorted((prefix / folder).glob("*/*")):
-                if _OURS.fullmatch(str(path.relative_to(prefix / folder))) and path.relative_to(prefix) not in wanted:
-                    path.unlink()
-                    _remove_if_empty(path.parent)
-    except OSError as error:
-        raise OutputError(f"{prefix}: cannot be written: {error.strerror}; choose another folder") from error
-
-
-def _remove_if_empty(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        folder.rmdir()
-
-
 def _try_out(deployment: Deployment, toolchain: Toolchain, scratch: Path) -> None:
-    """Raises ToolchainError unless the driver compiles with the policies, all of those that decide together."""
+    """Raises ToolchainError unless the driver compiles with all policies and options that are used together."""
     source, target = scratch / "probe.ll", scratch / "probe.o"
     source.write_text(probe_module())
     driver = deployment.driver(major=toolchain.version[0])
     strictly = {"MLGO_STRICT": "1", "MLGO_DISABLE": "0", "MLGO_NEVER_WORSE": "0", "MLGO_LOG": ""}
     # A relative path is that from the final prefix.
     environment = {**os.environ, **strictly, "MLGO_CLANG": str(toolchain.clang)}
-    for level in _levels_to_try(deployment.policies):
+    [options] = [each.options.sets for each in deployment.compilers if each.major == toolchain.version[0]]
+    for level in _levels_to_try(deployment.policies, options):
         command = [str(driver), "-Wno-override-module", f"-{level}", "-c", str(source), "-o", str(target)]
         result = processes.run(command, timeout_s=_TIMEOUT_S, environment=environment)
         target.unlink(missing_ok=True)
         if not result.ok:
-            raise ToolchainError(f"{toolchain.clang}: does not work with this policy at -{level}: {result.describe()}")
+            raise ToolchainError(
+                f"{toolchain.clang}: does not work with this deployment at -{level}: {result.describe()}"
+            )
 
 
-def _levels_to_try(policies: Sequence[DeployedPolicy]) -> Iterable[str]:
-    """One level for each set of policies that decide together."""
+def _levels_to_try(policies: Sequence[DeployedPolicy], options: OptionSets) -> Iterable[str]:
+    """One level for each set of policies and options that are used together."""
     together: dict[tuple[str, ...], str] = {}
-    for level in (level for policy in policies for level in policy.levels):
-        together.setdefault(tuple(policy.name for policy in policies if level in policy.levels), level)
+    for level in (*(level for policy in policies for level in policy.levels), *options.levels):
+        names = [policy.name for policy in policies if level in policy.levels]
+        together.setdefault((*names, *options.levels.get(level, ())), level)
     return together.values()

@@ -144,7 +144,7 @@ def check_together(policies: Sequence[LoadedPolicy], *, never_worse: bool, margi
             "one out"
         )
     if margin is not None and not any(policy.policy and policy.policy.takes_margin for policy in policies):
-        found = ", ".join(map(str, policies))
+        found = ", ".join(map(str, policies)) or "none"
         raise ConfigError(f"--margin: expected a policy with binary actions, found {found}; leave it out")
     if never_worse:
         _check_never_worse(policies)
@@ -152,7 +152,7 @@ def check_together(policies: Sequence[LoadedPolicy], *, never_worse: bool, margi
 
 def _check_never_worse(policies: Sequence[LoadedPolicy]) -> None:
     fast = [policy for policy in policies if not policy.problem.is_size]
-    if len(fast) == len(policies):
+    if policies and len(fast) == len(policies):
         found = " and ".join(dict.fromkeys(policy.problem.name for policy in fast))
         raise ConfigError(f"--never_worse: keeps the smaller object, but {found} does not optimise size; leave it out")
     for policy in fast:

@@ -6,7 +6,8 @@
      "targets": {"riscv64": {"Oz": [...]}}}
 
 `targets` replaces the sets of levels for an architecture, as the first part of a target triple spells it. Only
-`format` and `levels` are required. Those that ship are in `shipped/`, one file for each major version of clang.
+`format` and `levels` are required. Of an option that a set has twice, the first counts. Those that ship are in
+`shipped/`, one file for each major version of clang.
 """
 
 import dataclasses
@@ -49,11 +50,14 @@ class OptionSets:
       levels: by level such as `Oz`, the options, each as `-NAME` or `-NAME=VALUE`, no name twice.
       targets: by architecture such as `riscv64`, the levels whose sets are others there.
       about: facts for people, such as the compiler that they were chosen for.
+      repeated: what a file also had in a set that has an option of the same name before: architecture (empty for
+        `levels`), level, option.
     """
 
     levels: Mapping[str, tuple[str, ...]]
     targets: Mapping[str, Mapping[str, tuple[str, ...]]] = dataclasses.field(default_factory=dict)
     about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    repeated: tuple[tuple[str, str, str], ...] = ()
 
     def __post_init__(self) -> None:
         """Raises ConfigError: a level, an architecture or an option cannot be one, or an option is given twice."""
@@ -73,14 +77,19 @@ class OptionSets:
 
     @classmethod
     def load(cls, path: Path) -> "OptionSets":
-        """Reads a file; raises ConfigError if it is none, or as the constructor."""
+        """Reads a file, of an option that is given twice the first; raises ConfigError if it is none, or as above."""
         remedy = "docs/pass_options.md describes the file"
         try:
             file = read_json(path, _File, max_bytes=_MAX_BYTES, error=ConfigError, remedy=remedy)
         except FileNotFoundError:
             raise ConfigError(f"{path}: no such file; {remedy}") from None
+        repeated: list[tuple[str, str, str]] = []
         try:
-            return cls(file.levels, file.targets, file.about)
+            levels, *others = (
+                {level: _first_of_each(options, (architecture, level), repeated) for level, options in sets.items()}
+                for architecture, sets in (("", file.levels), *file.targets.items())
+            )
+            return cls(levels, dict(zip(file.targets, others, strict=True)), file.about, tuple(repeated))
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from None
 
@@ -91,24 +100,35 @@ class OptionSets:
 
 
 def shipped(major: int) -> OptionSets:
-    """The sets that ship for a major version of clang, or for the nearest one.
-
-    Raises:
-      ConfigError: this version of the package has none.
-    """
+    """The sets that ship for a major version of clang, or for the nearest one; none if nothing ships."""
     found = {int(match[1]): path for path in _SHIPPED.iterdir() if (match := _FILE_NAME.fullmatch(path.name))}
     if not found:
-        raise ConfigError("this version of compiler_opt ships no options of LLVM's; leave them out")
+        return OptionSets({})
     return OptionSets.load(found[min(found, key=lambda other: (abs(other - major), -other))])
 
 
-def _check_set(level: str, options: Sequence[str]) -> None:
-    names = []
+def _first_of_each(
+    options: Sequence[str], place: tuple[str, str], repeated: list[tuple[str, str, str]]
+) -> tuple[str, ...]:
+    first: dict[str, str] = {}
     for option in options:
-        try:
-            names.append(parse_option(option)[0])
-        except ConfigError as error:
-            raise ConfigError(f"{level}: {error}") from None
+        name = _name(option, place[1])
+        if name in first:
+            repeated.append((*place, option))
+        else:
+            first[name] = option
+    return tuple(first.values())
+
+
+def _name(option: str, level: str) -> str:
+    try:
+        return parse_option(option)[0]
+    except ConfigError as error:
+        raise ConfigError(f"{level}: {error}") from None
+
+
+def _check_set(level: str, options: Sequence[str]) -> None:
+    names = [_name(option, level) for option in options]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"{level}: -{name} is given twice")

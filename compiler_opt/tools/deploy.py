@@ -1,8 +1,9 @@
-"""Makes a compiler that runs policies: `mlgo-clang` and `mlgo-clang++`, for any build that uses clang.
+"""Makes a compiler with policies and options of LLVM's passes: `mlgo-clang` and `mlgo-clang++`, for any build.
 
     python -m compiler_opt.tools.deploy --output=$PREFIX                    # a policy that ships with compiler_opt
     python -m compiler_opt.tools.deploy --policy=$POLICY --output=$PREFIX   # one of your own
     python -m compiler_opt.tools.deploy --policy=$A --policy=$B --output=$PREFIX   # one for size, one for speed
+    python -m compiler_opt.tools.deploy --policy=none --output=$PREFIX      # options alone, without any plugin
     CC=$PREFIX/bin/mlgo-clang CXX=$PREFIX/bin/mlgo-clang++ cmake -B build -DCMAKE_BUILD_TYPE=MinSizeRel .
 
 docs/deploy.md explains what they do, also when something is missing.
@@ -16,24 +17,34 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt import pretrained
-from compiler_opt.deploy.deployment import SHARE, Deployment, deploy
+from compiler_opt.deploy.deployment import Deployment, deploy
+from compiler_opt.deploy.installation import SHARE
+from compiler_opt.deploy.pass_options import AUTO, NO_OPTIONS
 from compiler_opt.deploy.policies import DEFAULT_LEVELS, DEFAULT_SPEED_LEVELS, PolicyRequest
 from compiler_opt.deploy.versions import next_version, replace_link
 from compiler_opt.errors import ConfigError, OutputError
 from compiler_opt.files import exclusive_directory
+from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.decisions import DEFAULT_BASE
 from compiler_opt.tools import entry_point, shared_flags
 
 _POLICY = shared_flags.policies(
     "policy",
     "The policy; by default the one for inlining that ships and suits the compilers or, with --decisions, clang's own "
-    "heuristic. May be repeated: a policy for inlining and one for register allocation may decide at the same level.",
+    "heuristic; none for options of LLVM's passes alone. May be repeated: a policy for inlining and one for register "
+    "allocation may decide at the same level.",
 )
 _DECISIONS = flags.DEFINE_multi_string(
     "decisions",
     [],
     "A decision file to replay where call sites match, found by a search from the same policy for inlining (or, "
     "without --policy, from clang's own decisions) with a deployed clang. May be repeated.",
+)
+_OPTIONS = flags.DEFINE_string(
+    "options",
+    AUTO,
+    "Options of LLVM's passes for each optimisation level: auto for those that ship, none, or a JSON file "
+    "(docs/pass_options.md). What a compiler cannot take is left out.",
 )
 _OUTPUT = shared_flags.required_path("output", "Folder to install into; its bin, lib and share are written.")
 _VERSIONED = flags.DEFINE_bool(
@@ -79,10 +90,14 @@ _PIN_CLANG = flags.DEFINE_bool(
     "pin_clang", False, "Use the policies only with the exact versions of the compilers, such as 22.1.2."
 )
 
+_NONE = "none"
+
 
 @entry_point.command
 def entry() -> None:
     requests = _requests(_POLICY.value, _LEVELS.value)
+    options = _OPTIONS.value
+    of_file = OptionSets.load(Path(options)) if options not in (AUTO, _NONE) else NO_OPTIONS
     output = next_version(_OUTPUT.value) if _VERSIONED.value else _OUTPUT.value
     with exclusive_directory(output, "--output"):
         deployment = deploy(
@@ -90,6 +105,7 @@ def entry() -> None:
             output,
             _CLANG_PATH.value,
             decisions=[Path(name) for name in _DECISIONS.value],
+            options=AUTO if options == AUTO else of_file,
             never_worse=_NEVER_WORSE.value or _NEVER_WORSE_ABOVE_KB.value is not None,
             never_worse_above_kb=_NEVER_WORSE_ABOVE_KB.value or 0,
             strict=_STRICT.value,
@@ -97,6 +113,9 @@ def entry() -> None:
             pin_clang=_PIN_CLANG.value,
             margin=_MARGIN.value,
         )
+    for compiler in deployment.compilers if options != AUTO else ():
+        for line in compiler.options.summary():
+            entry_point.warn(f"--options: clang-{compiler.major}: {line}")
     if _VERSIONED.value:
         _switch(_OUTPUT.value, output)
         deployment = dataclasses.replace(deployment, prefix=_OUTPUT.value)
@@ -104,9 +123,13 @@ def entry() -> None:
 
 
 def _requests(policies: Sequence[str], levels: Sequence[str]) -> list[PolicyRequest]:
-    folders: list[Path | None] = [pretrained.folder(name) for name in policies] or [None]
+    if _NONE in policies and len(policies) > 1:
+        raise ConfigError(f"--policy: expected {_NONE} alone, found {', '.join(policies)}; leave it or the others out")
+    named = [name for name in policies if name != _NONE]
+    folders: list[Path | None] = [pretrained.folder(name) for name in named] or ([] if policies else [None])
     if len(levels) not in (0, len(folders)):
-        expected = "at most one" if len(folders) == 1 else f"none, or one for each of the {len(folders)} policies"
+        numbers = {0: "none", 1: "at most one"}
+        expected = numbers.get(len(folders), f"none, or one for each of the {len(folders)} policies")
         raise ConfigError(
             f"--levels: expected {expected}, found {len(levels)}; separate the levels of a policy by commas"
         )
@@ -133,9 +156,13 @@ def _summary(deployment: Deployment) -> str:
         plugins = [policy.plugins[major] for policy in deployment.policies]
         libraries = [f"lib/{plugin.library.name}" for plugin in plugins]
         libraries += [f"lib/{each.decisions.name} ({each.about_decisions})" for each in plugins if each.decisions.name]
-        lib = ", ".join(libraries)
+        counts = [f"-{level} {len(options)}" for level, options in compiler.options.sets.levels.items()]
+        if counts:
+            libraries.append(f"options of LLVM's passes: {', '.join(counts)}")
         only = f" ({compiler.only_version} only)" if compiler.only_version else ""
-        lines.append(f"  bin/mlgo-clang-{major}, bin/mlgo-clang++-{major}: {compiler.clang}{only}, {lib}")
+        lines.append(
+            f"  bin/mlgo-clang-{major}, bin/mlgo-clang++-{major}: {', '.join([f'{compiler.clang}{only}', *libraries])}"
+        )
     lines.append(f"  bin/mlgo-clang, bin/mlgo-clang++: the same as for clang-{next(iter(deployment.clangs))}")
     if deployment.never_worse:
         above = f", above {deployment.never_worse_above_kb} kB of text" if deployment.never_worse_above_kb else ""

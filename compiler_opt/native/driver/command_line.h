@@ -6,6 +6,7 @@
 #include "configuration.h"
 #include "files.h"
 #include "inputs.h"
+#include "pass_options.h"
 #include "words.h"
 
 #include <algorithm>
@@ -34,17 +35,23 @@ class CommandLine {
     expand(arguments);
     read();
     lld_ = configuration.links_by_lld && !is_overridden();
+    generates_code_at_link_ = configuration.links_by_plugin && !is_overridden();
+    architecture_ = configuration.architecture;
+    pass_options_ = configuration.pass_options;
     if (!sources_.empty())
       level_ = configuration.level;
     stops_early_ |= configuration.records_itself || !configuration.has_commands || (!sources_.empty() && !configuration.compiles);
   }
 
   // Whether clang must be asked what it makes of the command line: for a configuration file that it names, for the
-  // default linker, or since something else than its options may have the last word about the level.
-  bool depends_on_configuration() const {
+  // default linker, or since something else than its options may have the last word about the level. If there are options
+  // of LLVM's passes, also for all links that generate code; if they depend on the target, where it is not written out.
+  bool depends_on_configuration(const PassOptions &options, bool has_target_in_name) const {
+    const bool hides_target = names_machine_ || (has_target_in_name && architecture_.empty());
     return is_complete_ && !stops_early_ &&
            (names_configuration_ || hides_level_ || is_overridden() || may_use_codeview() ||
-            (lto_ && !thin_ && !names_linker_ && last_step_ == Step::kLink && num_inputs_ > 0));
+            (hides_target && options.depend_on_architecture()) ||
+            (links_with_lto() && (!options.empty() || (!thin_ && !names_linker_))));
   }
 
   // Whether a source goes through LLVM's passes, and all sources can be read a second time.
@@ -52,8 +59,17 @@ class CommandLine {
   // Whether the linker runs LLVM's passes over the whole program and can load plugins. False for ThinLTO: its backends
   // inline functions imported from other modules, which policies are not trained on and where they did worse.
   bool optimizes_at_link() const {
-    return is_complete_ && !stops_early_ && can_read_again_ && last_step_ == Step::kLink && num_inputs_ > 0 && lto_ &&
-           !thin_ && lld_;
+    return is_complete_ && !stops_early_ && can_read_again_ && links_with_lto() && !thin_ && lld_;
+  }
+  // Whether the linker runs LLVM's passes and can be given options of these, as clang has been asked.
+  bool generates_code_at_link() const {
+    return is_complete_ && !stops_early_ && can_read_again_ && links_with_lto() && generates_code_at_link_;
+  }
+  // Of the target; empty for the compiler's default.
+  const std::string &architecture() const { return architecture_; }
+  // Whether the user sets this option of LLVM's passes, as far as clang has been asked.
+  bool sets_pass_option(const std::string &option) const {
+    return std::find(pass_options_.begin(), pass_options_.end(), pass_option_name(option)) != pass_options_.end();
   }
   // The last -O option without its dash; `O0` if there is none.
   const std::string &level() const { return level_; }
@@ -85,6 +101,8 @@ class CommandLine {
       return starts_with(each, "-gcodeview") || each.find("-windows") != std::string::npos;
     });
   }
+
+  bool links_with_lto() const { return lto_ && last_step_ == Step::kLink && num_inputs_ > 0; }
 
   static bool is_overridden() { return !edits().empty(); }
 
@@ -155,6 +173,11 @@ class CommandLine {
       } else if (starts_with(argument, "-fuse-ld=") || starts_with(argument, "--ld-path=")) {
         names_linker_ = true;
         lld_ = base_name(argument.substr(argument.find('=') + 1)).find("lld") != std::string_view::npos;
+      } else if (argument == "-target" || starts_with(argument, "--target=")) {
+        architecture_ = architecture_of(argument == "-target" ? value(argument) : argument.substr(9));
+      } else if (is_one_of(argument, kMachines)) {
+        names_machine_ = true;
+        i += argument == "-arch";
       } else if (starts_with(argument, "--config")) {
         names_configuration_ = true;
         i += argument == "--config";
@@ -248,6 +271,8 @@ class CommandLine {
   static constexpr std::string_view kSideFiles[] = {
       "-gsplit-dwarf", "-save-temps", "--save-temps", "-fsave-optimization-record", "-foptimization-record-file",
       "-ftime-trace",  "-fstack-usage", "-stack-usage-file", "-opt-record-file", "-save-stats", "--save-stats", "-stats-file"};
+  static constexpr std::string_view kMachines[] = {"-m16", "-m32", "-m64", "-mx32", "-EB", "-EL", "-mbig-endian",
+                                                   "-mlittle-endian", "-arch"};
   static constexpr std::string_view kForLinker[] = {"-Xlinker", "--for-linker"};
   static constexpr std::string_view kRecords[] = {"-grecord-command-line", "-grecord-gcc-switches",
                                                   "-frecord-command-line", "-frecord-gcc-switches"};
@@ -257,7 +282,7 @@ class CommandLine {
       "--sysroot", "--undefine-macro", "-A", "-B", "-D", "-F", "-G", "-I", "-L", "-MF", "-MQ",
       "-MT", "-T", "-Tbss", "-Tdata", "-Ttext", "-U", "-Xanalyzer", "-Xassembler", "-Xclangas",
       "-Xcuda-fatbinary", "-Xcuda-ptxas", "-Xoffload-linker", "-Xopenmp-target",
-      "-arch", "-arcmt-migrate-report-output", "-b", "-bundle_loader", "-ccc-arcmt-migrate", "-ccc-gcc-name",
+      "-arcmt-migrate-report-output", "-b", "-bundle_loader", "-ccc-arcmt-migrate", "-ccc-gcc-name",
       "-ccc-install-dir", "-ccc-objcmt-migrate", "-cxx-isystem", "-darwin-target-variant",
       "-darwin-target-variant-triple", "-dependency-dot", "-dependency-file", "-dsym-dir", "-dumpdir", "-e",
       "-fexperimental-openacc-macro-override", "-fmodules-user-build-path", "-framework",
@@ -265,7 +290,7 @@ class CommandLine {
       "-include", "-include-pch", "-index-store-path", "-install_name", "-iprefix", "-iquote", "-isysroot",
       "-isystem", "-isystem-after", "-ivfsoverlay", "-iwithprefix", "-iwithprefixbefore", "-iwithsysroot", "-l",
       "-meabi", "-mmlir", "-module-dependency-dir", "-mthread-model", "-resource-dir", "-rpath",
-      "-serialize-diagnostics", "-stdlib++-isystem", "-target", "-u", "-vfsoverlay", "-weak_framework", "-z"};
+      "-serialize-diagnostics", "-stdlib++-isystem", "-u", "-vfsoverlay", "-weak_framework", "-z"};
   static constexpr std::string_view kLanguages[] = {
       "c", "c++", "objective-c", "objective-c++", "cpp-output", "c++-cpp-output", "objective-c-cpp-output",
       "objective-c++-cpp-output", "objc-cpp-output", "objc++-cpp-output", "c++-module", "c++-module-cpp-output", "ir"};
@@ -285,13 +310,14 @@ class CommandLine {
   bool stops_early_ = false;
   bool can_read_again_ = true;
   bool lto_ = false, thin_ = false, lld_ = false;
-  bool names_linker_ = false, names_configuration_ = false;
+  bool names_linker_ = false, names_configuration_ = false, names_machine_ = false;
+  bool generates_code_at_link_ = false;
   bool hides_level_ = false;  // An option that is another compiler's may set it.
   bool writes_side_files_ = false, has_linker_options_ = false, is_recorded_ = false;
   size_t num_inputs_ = 0;
   Step last_step_ = Step::kLink;
-  std::string level_ = "O0";
-  std::vector<std::string> sources_;
+  std::string level_ = "O0", architecture_;
+  std::vector<std::string> sources_, pass_options_;
   std::string working_directory_, database_, database_folder_;
   std::string measurable_output_;
 };

@@ -15,10 +15,19 @@ struct File {
   const char *fingerprint;
 };
 
+// Options of LLVM's passes for an optimisation level.
+struct OptionSet {
+  const char *level;           // null after the last set
+  const char *architecture;    // of the target; empty for all that have no set of their own for this level
+  const char *const *options;  // null after the last one
+};
+
 struct Compiler {
   int major;
-  const char *clang;    // may be relative to the prefix
-  const char *version;  // of LLVM, if no other may load the plugins; otherwise empty
+  const char *clang;         // may be relative to the prefix
+  const char *version;       // of LLVM, if no other may load the plugins; otherwise empty
+  const char *architecture;  // of its default target
+  const OptionSet *sets;
 };
 
 // The files of a policy for a compiler.
@@ -39,7 +48,7 @@ struct Policy {
 
 extern const Compiler kCompilers[];  // the first is the default
 extern const std::size_t kNumCompilers;
-extern const Policy kPolicies[];  // those that decide at the same level have different plugins
+extern const Policy kPolicies[];  // those that decide at the same level have different plugins; one more is empty
 extern const std::size_t kNumPolicies;
 extern const bool kNeverWorse;
 extern const std::uint64_t kNeverWorseAboveKb;  // for objects with more text; a kB is 1000 bytes

@@ -59,6 +59,28 @@ inline std::string level_of(const std::string &option) {
   return "O" + value;
 }
 
+// The first part of a target triple.
+inline std::string architecture_of(const std::string &triple) { return triple.substr(0, triple.find('-')); }
+
+// The name of an option of LLVM's passes such as `-enable-load-pre=false`.
+inline std::string pass_option_name(const std::string &option) {
+  const size_t start = std::min(option.find_first_not_of('-'), option.size());
+  return option.substr(start, option.find('=') - start);
+}
+
+// By which a linker passes an option on to LLVM.
+inline constexpr std::string_view kPluginOption = "-plugin-opt=";
+
+// The name of the option of LLVM's passes that a word is in a command of the compiler or the linker; or empty.
+inline std::string pass_option_name(const std::string &previous, const std::string &word) {
+  if (previous == "-mllvm" || previous == "--mllvm" || previous == "-plugin-opt" || previous == "--plugin-opt")
+    return pass_option_name(word);
+  for (const std::string_view joined : {kPluginOption, std::string_view("-mllvm=")})
+    if (starts_with(word, joined) || starts_with(word, "-" + std::string(joined)))
+      return pass_option_name(word.substr(word.find('=') + 1));
+  return "";
+}
+
 // The edits of command lines that clang makes for CCC_OVERRIDE_OPTIONS, or empty.
 inline std::string edits() {
   const char *value = std::getenv("CCC_OVERRIDE_OPTIONS");
@@ -96,13 +118,16 @@ inline bool edits_concern(std::vector<std::string> ours) {
 struct Configuration {
   std::vector<std::string> options;  // from configuration files
   bool links_by_lld = false;
+  bool links_by_plugin = false;  // with link-time optimisation by LLVM, whose passes the linker can be given options for
   bool has_commands = false;
   bool records_itself = false;  // in debug information for Windows, which cannot be given the user's command line
   bool compiles = false;
   std::string level;  // of all compilations; `O` alone if they differ
+  std::string architecture;  // of the target
+  std::vector<std::string> pass_options;  // names of the options of LLVM's passes that are set
 
   static Configuration parse(const std::string &printed) {
-    static constexpr std::string_view kFile = "Configuration file: ";
+    static constexpr std::string_view kFile = "Configuration file: ", kTarget = "Target: ";
     Configuration found;
     std::vector<std::string> last;
     for (size_t start = 0; start < printed.size();) {
@@ -110,12 +135,17 @@ struct Configuration {
       const std::string line = printed.substr(start, end - start);
       if (starts_with(line, kFile))
         found.read_options(line.substr(kFile.size()));
+      if (starts_with(line, kTarget))
+        found.architecture = architecture_of(line.substr(kTarget.size()));
       if (starts_with(line, " \"")) {
         last = split_words(line, true);
         found.read_command(last);
       }
       start = end + 1;
     }
+    found.links_by_plugin = std::any_of(last.begin(), last.end(), [](const std::string &word) {
+      return starts_with(word, kPluginOption);
+    });
     found.links_by_lld = !last.empty() && base_name(last[0]).find("lld") != std::string_view::npos;
     return found;
   }
@@ -139,6 +169,9 @@ struct Configuration {
 
   void read_command(const std::vector<std::string> &words) {
     has_commands = true;
+    for (size_t i = 1; i < words.size(); ++i)
+      if (const std::string name = pass_option_name(words[i - 1], words[i]); !name.empty())
+        pass_options.push_back(name);
     static constexpr std::string_view kEmits[] = {"-emit-obj", "-S", "-emit-llvm", "-emit-llvm-bc"};
     if (words.size() < 2 || words[1] != "-cc1" ||
         std::none_of(words.begin(), words.end(), [](const auto &word) { return is_one_of(word, kEmits); }))

@@ -1,9 +1,10 @@
-// mlgo-clang, mlgo-clang++: clang with trained policies, for any build.
+// mlgo-clang, mlgo-clang++: clang with trained policies and options of LLVM's passes, for any build.
 //
 // Built by compiler_opt.tools.deploy, which generates what config.h declares. Command lines are passed to clang unchanged,
-// except that compilations at a level of a policy also load its pass plugin; several policies may decide at a level, each
-// about something else. Policies never break a build: a compilation that fails with them is repeated without them, with
-// a warning, unless an input can be read only once, or a compiler cache would store the object as theirs.
+// except that compilations at a level of a policy also load its pass plugin, and those at a level that has options get
+// them; several policies may decide at a level, each about something else. Neither breaks a build: a compilation that
+// fails with them is repeated without them, with a warning, unless an input can be read only once, or a compiler cache
+// would store the object as theirs.
 //
 // Environment variables override the deployment: MLGO_DISABLE, MLGO_STRICT, MLGO_NEVER_WORSE (1 for yes, 0 for no),
 // MLGO_NEVER_WORSE_ABOVE_KB, MLGO_CLANG (a compiler). MLGO_LOG names a file for decisions, without effect on objects.
@@ -20,6 +21,7 @@
 #include "inputs.h"
 #include "names.h"
 #include "never_worse.h"
+#include "pass_options.h"
 #include "policies.h"
 #include "recording.h"
 
@@ -34,7 +36,7 @@ using Words = std::vector<std::string>;
 class Driver {
  public:
   Driver(const std::string &invoked_as, Words arguments)
-      : arguments_(std::move(arguments)), invoked_as_(invoked_as), compiler_(choose(invoked_as_)) {
+      : arguments_(std::move(arguments)), invoked_as_(invoked_as), compiler_(compiler_called(invoked_as_)) {
     const std::string own = own_path();
     // Either name selects C++: that of the command (a link `c++` to mlgo-clang), or that of the file (mlgo-clang++).
     is_cpp_ = invoked_as_.mode() == "g++" || base_name(own).find("++") != std::string_view::npos;
@@ -56,15 +58,21 @@ class Driver {
         std::getenv("FORCE_CLANG_DIAGNOSTICS_CRASH"))
       compile_plainly();
     const CommandLine line = read_command_line();
-    keep_policies([&](const Policy &policy) { return policy.decides_at(line.level()); });
-    if (policies_.empty() || !(line.compiles() || line.optimizes_at_link()) || line.names_one_shot_input())
+    const bool decides = line.compiles() || line.optimizes_at_link();
+    keep_policies([&](const Policy &policy) { return decides && policy.decides_at(line.level()); });
+    if (line.compiles() || line.generates_code_at_link())
+      for (const std::string &option : PassOptions(compiler_).at(line.level(), line.architecture()))
+        if (!line.sets_pass_option(option))
+          options_.push_back(option);
+    if ((policies_.empty() && options_.empty()) || line.names_one_shot_input())
       compile_plainly();
     if (!strict_ && !boolean_variable("MLGO_STRICT").has_value()) {
       cache_ = active_cache();
       strict_ = !cache_.empty();
     }
-    keep_policies([&, is_alone = policies_.size() == 1](Policy &policy) { return is_usable(policy, is_alone); });
-    if (policies_.empty())
+    const bool is_alone = policies_.size() == 1 && options_.empty();
+    keep_policies([&](Policy &policy) { return is_usable(policy, is_alone); });
+    if (policies_.empty() && options_.empty())
       compile_plainly();
     check_process();
     // A smaller object is no better if one of the policies is for speed.
@@ -83,7 +91,7 @@ class Driver {
  private:
   CommandLine read_command_line() {
     const CommandLine line(arguments_);
-    if (!line.depends_on_configuration())
+    if (!line.depends_on_configuration(PassOptions(compiler_), invoked_as_.names_target()))
       return line;
     check_process();
     Children children;
@@ -91,18 +99,6 @@ class Driver {
     if (const int number = Children::signal())
       exit_like({number, "", ""});
     return CommandLine(arguments_, Configuration::parse(printed.err));
-  }
-
-  static const config::Compiler &choose(const ProgramName &name) {
-    const config::Compiler *const compilers = config::kCompilers, *const end = compilers + config::kNumCompilers;
-    const auto *found = std::find_if(compilers, end, [&](const config::Compiler &compiler) {
-      return name.version() == std::to_string(compiler.major);
-    });
-    if (found != end)
-      return *found;
-    if (!name.names_clang() || name.version().empty())
-      return config::kCompilers[0];
-    fail(name.called() + ": the policy was not deployed for clang-" + name.version() + "; deploy it again with that --clang_path");
   }
 
   // Whether this process can watch a compiler.
@@ -129,7 +125,7 @@ class Driver {
     policies_ = std::move(kept);
   }
 
-  // Checks the files of a policy that decides in this compilation, alone or beside others. What cannot be used is left
+  // Checks the files of a policy that decides in this compilation, alone or beside others and options. What cannot be used is left
   // out, with a warning; if strict, that is an error.
   bool is_usable(Policy &policy, bool is_alone) const {
     std::string problem = policy.library_problem(), consequence = "; compiling without these decisions";
@@ -159,20 +155,23 @@ class Driver {
     return command;
   }
 
-  Words policy_options(const CommandLine &line) const {
+  // What a command line gets: the plugins of the policies, and options of LLVM's passes.
+  Words additions(const CommandLine &line) const {
     Words options;
     if (line.compiles()) {
       for (const Policy &policy : policies_)
         options.push_back("-fpass-plugin=" + policy.library());
+      for (const std::string &option : options_)  // clang gives -Xclang's before those of its own -mllvm.
+        options.insert(options.end(), {"-Xclang", "-mllvm", "-Xclang", option});
       // After a crash the source is compiled again without the policy; only that crash would be clang's own bug.
       options.push_back("-fno-crash-diagnostics");
     }
-    if (line.optimizes_at_link()) {
-      for (const Policy &policy : policies_) {
-        options.push_back("-Xlinker");
-        options.push_back("--load-pass-plugin=" + policy.library());
-      }
-    }
+    if (line.optimizes_at_link())
+      for (const Policy &policy : policies_)
+        options.insert(options.end(), {"-Xlinker", "--load-pass-plugin=" + policy.library()});
+    if (line.generates_code_at_link())
+      for (const std::string &option : options_)
+        options.insert(options.end(), {"-Xlinker", std::string(kPluginOption) + option});
     return options;
   }
 
@@ -225,7 +224,7 @@ class Driver {
 
   [[noreturn]] void compile(const CommandLine &line) {
     const IncludeList includes;
-    Words options = policy_options(line);
+    Words options = additions(line);
     if (line.compiles())
       for (const std::string &option : includes.options())
         options.push_back(option);
@@ -277,7 +276,7 @@ class Driver {
     if (plain.ok() && line.writes_side_files()) {
       output_->drop_aside();
       log_->clear();
-      const Outcome again = run_child(command_with(policy_options(line), line), true, true);
+      const Outcome again = run_child(command_with(additions(line), line), true, true);
       if (!again.ok())
         fall_back(line, again);
     } else if (!output_->put_back()) {
@@ -320,15 +319,15 @@ class Driver {
   }
 
   Failure failure_of(const Outcome &with_policy) const {
-    std::vector<std::string> plugins;
+    Words plugins;
     for (const Policy &policy : policies_)
       plugins.push_back(policy.library());
-    return Failure(with_policy, std::move(plugins));
+    return Failure(with_policy, std::move(plugins), options_);
   }
 
   void warn_about_fallback(const CommandLine &line, const Outcome &with_policy) const {
-    print_message("warning", subject(line) + ": compiled with plain " + name_ + ", since it failed with the policy: " +
-                       failure_of(with_policy).reason());
+    print_message("warning", subject(line) + ": compiled with plain " + name_ + ", since it failed with the " + addition() +
+                       ": " + failure_of(with_policy).reason());
   }
 
   // Shows the user's own errors unchanged, and one line for any other failure.
@@ -337,11 +336,13 @@ class Driver {
     if (failure.is_user_error())
       replay(with_policy);
     else
-      print_message("error", subject(line) + ": failed with the policy: " + failure.reason() + why);
+      print_message("error", subject(line) + ": failed with the " + addition() + ": " + failure.reason() + why);
     if (strict_ && failure.is_crash())
       _exit(1);
     exit_like(with_policy);
   }
+
+  std::string addition() const { return policies_.empty() ? "deployed options" : "policy"; }
 
   std::string cache_note() const {
     return cache_.empty() ? "" : "; not compiled without it, since " + cache_ + " would keep that (MLGO_STRICT=0 allows it)";
@@ -356,6 +357,7 @@ class Driver {
     std::string text;
     for (const Policy &policy : policies_)
       text += policy.info();
+    text += PassOptions(compiler_).info();
     const auto yes_or_no = [](bool yes) { return std::string(yes ? "yes" : "no"); };
     const bool is_bounded = never_worse_ && never_worse_above_kb_ != 0;
     text += "never worse: " +
@@ -379,6 +381,7 @@ class Driver {
   uint64_t never_worse_above_kb_ = 0;
   std::string prefix_, clang_;
   std::vector<Policy> policies_;  // all of them; from `run` on, those that decide in this compilation
+  Words options_;      // of LLVM's passes, for this compilation
   std::string cache_;  // the compiler cache that will store the object, if any
   std::vector<int> inherited_;
   Words recorded_;

@@ -5,7 +5,9 @@
 
 #include "config.h"
 #include "files.h"
+#include "names.h"
 
+#include <algorithm>
 #include <climits>
 #include <cstdint>
 #include <cstdlib>
@@ -111,6 +113,19 @@ inline std::string compiler_on_path(const std::string &name) {
     start = end + 1;
   }
   return "";
+}
+
+// The compiler of the deployment that the driver is called for.
+inline const config::Compiler &compiler_called(const ProgramName &name) {
+  const config::Compiler *const compilers = config::kCompilers, *const end = compilers + config::kNumCompilers;
+  const auto *found = std::find_if(compilers, end, [&](const config::Compiler &compiler) {
+    return name.version() == std::to_string(compiler.major);
+  });
+  if (found != end)
+    return *found;
+  if (!name.names_clang() || name.version().empty())
+    return config::kCompilers[0];
+  fail(name.called() + ": the policy was not deployed for clang-" + name.version() + "; deploy it again with that --clang_path");
 }
 
 // The compiler that MLGO_CLANG names, or that of the deployment; if the latter was removed, one of the same version on

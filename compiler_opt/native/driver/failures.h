@@ -1,9 +1,10 @@
-// Finds out why a compilation with the policy failed, and whether the policy may be the cause.
+// Finds out why a compilation with the policy or options failed, and whether these may be the cause.
 
 #ifndef COMPILER_OPT_NATIVE_DRIVER_FAILURES_H_
 #define COMPILER_OPT_NATIVE_DRIVER_FAILURES_H_
 
 #include "children.h"
+#include "configuration.h"
 
 #include <algorithm>
 #include <csignal>
@@ -18,8 +19,9 @@ namespace mlgo {
 
 class Failure {
  public:
-  Failure(const Outcome &outcome, std::vector<std::string> plugins)
-      : outcome_(outcome), plugins_(std::move(plugins)) {}
+  // With these plugins and options of LLVM's passes.
+  Failure(const Outcome &outcome, std::vector<std::string> plugins, std::vector<std::string> options)
+      : outcome_(outcome), plugins_(std::move(plugins)), options_(std::move(options)) {}
 
   // Whether the compiler crashed, rather than exceeded a limit on its time or files. clang reports a crash of its own
   // by the exit status that a shell would return.
@@ -49,11 +51,13 @@ class Failure {
  private:
   // The message of the first error, or of the first error about the policy; empty if there is none.
   std::string first_error(bool about_policy) const {
-    static constexpr std::string_view kError = "error: ";
+    static constexpr std::string_view kError = "error: ", kParsing = "(LLVM option parsing): ";
     const std::string &text = outcome_.err;
     for (size_t start = 0; start < text.size();) {
       const size_t end = std::min(text.find('\n', start), text.size());
       const std::string line = without_colors(text.substr(start, end - start));
+      if (const size_t parsing = line.find(kParsing); parsing != std::string::npos && names_option(line))
+        return line.substr(parsing + kParsing.size());
       const size_t error = line.find(kError);
       if (error != std::string::npos &&
           (!about_policy || names_plugin(line) || line.find("mlgo: ") != std::string::npos)) {
@@ -70,6 +74,12 @@ class Failure {
                        [&](const std::string &plugin) { return line.find(plugin) != std::string::npos; });
   }
 
+  bool names_option(const std::string &line) const {
+    return std::any_of(options_.begin(), options_.end(), [&](const std::string &option) {
+      return line.find("-" + pass_option_name(option)) != std::string::npos;
+    });
+  }
+
   static std::string without_colors(const std::string &line) {
     std::string result;
     for (size_t i = 0; i < line.size(); ++i) {
@@ -82,7 +92,7 @@ class Failure {
   }
 
   const Outcome &outcome_;
-  const std::vector<std::string> plugins_;
+  const std::vector<std::string> plugins_, options_;
 };
 
 }  // namespace mlgo

@@ -43,6 +43,8 @@ class ProgramName {
   const std::string &called() const { return called_; }
   // The digits after the name, or empty.
   const std::string &version() const { return version_; }
+  // Whether it has a target.
+  bool names_target() const { return !target_.empty(); }
   // Whether these are a version of clang, and not the year of a link such as cc-2024.
   bool names_clang() const { return names_clang_; }
   // The argument of --driver-mode that the name stands for.
