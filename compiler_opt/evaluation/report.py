@@ -23,7 +23,7 @@ from compiler_opt.evaluation.report_parts import (
     write_report,
 )
 from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, PARTS, Evaluation, ModuleResult, ProjectResult
-from compiler_opt.evaluation.statistics import CONFIDENCE, NUM_RESAMPLES, to_json
+from compiler_opt.evaluation.statistics import CONFIDENCE, NUM_RESAMPLES, Estimate, to_json
 from compiler_opt.report.formatting import bytes_text, change_text, count_text
 from compiler_opt.report.table import Cell, Change, Table, size_cells
 
@@ -62,7 +62,7 @@ def terminal_table(evaluation: Evaluation) -> str:
     lines = [
         *_project_sizes(evaluation, () if evaluation.alone else evaluation.baselines).lines(),
         "",
-        *_languages(evaluation).lines(),
+        *_languages(evaluation, lambda estimate: estimate_text(estimate, "")).lines(),
         "",
         f"linked text: {estimate_text(total.linked.total)} together, mean of projects "
         f"{estimate_text(total.linked.mean)}",
@@ -168,7 +168,7 @@ def _size_page(evaluation: Evaluation, history: History | None) -> str:
         ],
         num_resamples=f"{NUM_RESAMPLES:,}",
         score=evaluation.problem.score_name,
-        languages=_languages(evaluation, PARTS),
+        languages=_languages(evaluation, estimate_cell, PARTS),
         shared=_shared_libraries(evaluation),
         project_plot=plots.project_bars(evaluation),
         parts=PARTS,
@@ -262,15 +262,15 @@ def _short(name: str, evaluation: Evaluation) -> str:
     return "both" if evaluation.alone and name == evaluation.policy else name
 
 
-def _languages(evaluation: Evaluation, parts: Sequence[str] = ()) -> Table:
-    """Means of projects by language, and what these parts of the text add to them."""
+def _languages(evaluation: Evaluation, mean: Callable[[Estimate], Cell], parts: Sequence[str] = ()) -> Table:
+    """Means of projects by language, shown as `mean` says, and what these parts of the text add to them."""
     rows: list[list[Cell]] = [
         [
             each.language,
             _short(each.policy, evaluation),
             f"{each.num_projects:,}",
-            estimate_cell(each.text.mean),
-            estimate_cell(each.code.mean),
+            mean(each.text.mean),
+            mean(each.code.mean),
             *(Change(each.contributions[part]) for part in parts),
             f"{each.text.losses:,}",
             f"{each.worst[0]} {change_text(each.worst[1])}",

@@ -123,11 +123,11 @@ def estimate_card(name: str, estimate: Estimate) -> Card:
     return name, Change(estimate.value), detail
 
 
-def estimate_text(estimate: Estimate) -> str:
-    """A change with its confidence interval, if there is one, for the terminal."""
+def estimate_text(estimate: Estimate, what: str = f"{CONFIDENCE:.0%} interval: ") -> str:
+    """A change with its confidence interval, if there is one, for the terminal; `what` is written before the bounds."""
     if not estimate.has_interval:
         return change_text(estimate.value)
-    return f"{change_text(estimate.value)} ({CONFIDENCE:.0%} interval: {interval_text(estimate.low, estimate.high)})"
+    return f"{change_text(estimate.value)} ({what}{interval_text(estimate.low, estimate.high)})"
 
 
 def estimate_cell(estimate: Estimate) -> Change:

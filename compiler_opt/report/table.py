@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from compiler_opt.files import one_line
-from compiler_opt.report.formatting import aligned, bytes_text, change_text, interval_text, signed_bytes_text
+from compiler_opt.report.formatting import aligned, bytes_text, change_text, signed_bytes_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Change:
     Attributes:
       value: -0.01 is one percent less; None if unknown.
       digits: number of decimals of the percentage.
-      interval: bounds, which pages show below it, and text in parentheses.
+      interval: bounds that pages show below it.
     """
 
     value: float | None
@@ -25,8 +25,7 @@ class Change:
     interval: tuple[float, float] | None = None
 
     def __str__(self) -> str:
-        text = change_text(self.value, self.digits)
-        return text if self.interval is None else f"{text} ({interval_text(*self.interval)})"
+        return change_text(self.value, self.digits)
 
 
 Cell = str | Change
