@@ -5,7 +5,7 @@ What is not compared exactly, and why:
 - Lines of standard error with `mlgo:` are ours, `warning: mlgo:` and `error: mlgo:`. They are counted.
 - Names of temporary files (`lean-1a2b3c.o`) are random. They become `lean-XXXXXX.o`, in output and in files.
 - Objects for Windows contain the time. It is left out.
-- `-v` and CC_PRINT_OPTIONS show the options by which mlgo-clang loads its plugin. They are left out.
+- `-v` and CC_PRINT_OPTIONS show the options that mlgo-clang adds. They are left out.
 - Where SIGCHLD is ignored, clang cannot wait for linkers and assemblers. mlgo-clang does not pass that on.
 - A compiler that nobody listens to dies while it prints, perhaps before its last file; mlgo-clang prints what a
   compiler that has ended had to say. Files and standard output are not compared then.
@@ -29,6 +29,7 @@ from pathlib import Path
 from compiler_opt.deploy.deployment import deploy
 from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.decisions import Decisions, provenance
 from tests.deploy.command_lines import LINK_NAMES, LINKS, PRINTED, TEMPLATE, Case
 from tests.deploy.sources import LEAN, save_policy
@@ -37,7 +38,7 @@ _SLOW_S = 0.2
 _RANDOM = re.compile(rb"-[0-9a-f]{6}(?=[./\"' ,:]|$)", re.MULTILINE)
 _OURS = re.compile(
     rb' "?(?:-fpass-plugin=[^" ]*/mlgo-[^" ]*|--load-pass-plugin=[^" ]*/mlgo-[^" ]*|'
-    rb'-header-include-file"? "?/proc/[^" ]*)"?'
+    rb'-header-include-file"? "?/proc/[^" ]*|(?:-mllvm"? "?|-plugin-opt=)-disable-lsr=false)"?'
 )
 _COFF = b"\x64\x86"
 _MESSAGE = re.compile(rb"(?m)^(?:warning|error): mlgo: (.*)\n")
@@ -93,6 +94,9 @@ class Verdict:
         return sorted({difference.split(":")[0] for difference in self.differences}, key=_severity)
 
 
+_DEFAULTS = OptionSets(dict.fromkeys(("Oz", "Os", "O2"), ("-disable-lsr=false",)), {"aarch64": {"Oz": ()}})
+
+
 @dataclasses.dataclass(frozen=True)
 class Drivers:
     """What is compared.
@@ -100,7 +104,7 @@ class Drivers:
     Attributes:
       major: the compiler's version.
       clang: the compiler.
-      default: a prefix whose decisions are the compiler's own, at -Oz and -O2.
+      default: a prefix whose decisions are the compiler's own, at -Oz and -O2, and whose options have their defaults.
       other: a prefix whose decisions are different ones in `LEAN`, at -Oz.
       root: a folder for links to all of them.
     """
@@ -119,7 +123,8 @@ class Drivers:
         Decisions({}, provenance("inlining", toolchain.version, None)).save(none)
         policy.mkdir(exist_ok=True)
         save_policy(policy)
-        deploy([PolicyRequest(levels=("Oz", "O2"))], root / "default", [toolchain.clang], decisions=[none])
+        request = PolicyRequest(levels=("Oz", "O2"))
+        deploy([request], root / "default", [toolchain.clang], decisions=[none], options=_DEFAULTS)
         deploy([PolicyRequest(policy, levels=("Oz",))], root / "other", [toolchain.clang])
         drivers = cls(toolchain.version[0], toolchain.clang, root / "default", root / "other", root)
         for name in (name.format(drivers.major) for name in LINK_NAMES):

@@ -203,6 +203,12 @@ def test_the_users_option_wins(driver: Compiler, place: Path, name: str) -> None
     assert made(driver.run(command, place, edits), place) == expected != ours
 
 
+@pytest.mark.parametrize("edits", [f"# x{OZ[1]}", "# s/mllvm/unroll-loops/", "# X-mllvm"])
+def test_edits_of_ours_lead_to_plain_clang(driver: Compiler, place: Path, edits: str) -> None:
+    plain = made(driver.plain(["-Oz", "-c", "act.c"], place), place)
+    assert made(driver.run(["-Oz", "-c", "act.c"], place, {"CCC_OVERRIDE_OPTIONS": edits}), place) == plain
+
+
 TARGETS = {
     "--target=aarch64-linux-gnu": ARM,
     "-target aarch64-linux-gnu": ARM,

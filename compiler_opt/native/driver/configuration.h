@@ -87,8 +87,8 @@ inline std::string edits() {
   return value ? value : "";
 }
 
-// Whether those edits concern more than the user's options: they add one that records the command line, or substitute
-// something in one of ours. clang compiles plainly then.
+// Whether those edits concern more than the user's options: they add one that records the command line, or remove one of
+// ours or substitute something in it. clang compiles plainly then.
 inline bool edits_concern(std::vector<std::string> ours) {
   ours.insert(ours.end(), {"--start-no-unused-arguments", "--end-no-unused-arguments"});
   const std::string text = edits();
@@ -97,6 +97,8 @@ inline bool edits_concern(std::vector<std::string> ours) {
       return true;
   for (const std::string &edit : split_words(text)) {
     const std::string bare = edit.substr(edit[0] == '#');
+    if ((starts_with(bare, "x") || starts_with(bare, "X")) && std::find(ours.begin(), ours.end(), bare.substr(1)) != ours.end())
+      return true;
     const size_t end = bare.rfind('/', bare.size() - 2);
     regex_t pattern;
     if (!starts_with(bare, "s/") || end == std::string::npos || end < 2)

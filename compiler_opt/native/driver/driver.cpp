@@ -307,7 +307,8 @@ class Driver {
   Outcome run_child(const Command &command, bool keep_output, bool again = false) {
     if (again)  // What clang appends to files is there already.
       for (const char *variable : {"CC_PRINT_OPTIONS", "CC_PRINT_HEADERS", "CC_PRINT_PROC_STAT", "CC_LOG_DIAGNOSTICS"})
-        unsetenv(variable);
+        if (std::getenv((std::string(variable) + "_FILE").c_str()))
+          unsetenv(variable);
     const Outcome outcome = children_->run(command, keep_output, again ? inherited_ : std::vector<int>());
     if (Children::signal() != 0 || outcome.interrupted()) {
       if (output_)
