@@ -2,9 +2,9 @@
 
     python -m compiler_opt.tools.fetch_corpus --set=small --output_dir=$CORPUS
 
-makes `$CORPUS/train` and `$CORPUS/held_out`; larger sets also have `$CORPUS/validation`. Archives are downloaded by
-pip, pinned by hash, and cached: a second run, also with another compiler, needs no network. After an interruption, the
-same command continues.
+makes `$CORPUS/train` and `$CORPUS/held_out`; larger sets also have `$CORPUS/validation`, and the set `test` has
+`$CORPUS/test` alone. Archives are downloaded by pip, pinned by hash, and cached: a second run, also with another
+compiler, needs no network. After an interruption, the same command continues.
 
     python -m compiler_opt.tools.fetch_corpus --list
 

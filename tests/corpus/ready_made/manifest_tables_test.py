@@ -29,12 +29,12 @@ def cells(table: str) -> list[list[str]]:
 def test_a_set_is_the_sum_of_its_projects_and_has_each_archive_once() -> None:
     assert cells(manifest.sets_table(KNOWN))[2:] == [
         [
-            *("one", "2 projects, 1,200 modules", "0 projects, 0 modules", "1 projects, 3 modules"),
+            *("one", "2 projects, 1,200 modules", "none", "1 projects, 3 modules", "none"),
             # Downloads: 2.0 + 0.5; corpora: 3 + 1 + 0.25.
             *("3 projects, 1,203 modules", "2.5", "4.2"),
         ],
         [
-            *("two", "1 projects, 200 modules", "0 projects, 0 modules", "0 projects, 0 modules"),
+            *("two", "1 projects, 200 modules", "none", "none", "none"),
             *("1 projects, 200 modules", "2.0", "1.0"),
         ],
     ]
