@@ -1,0 +1,95 @@
+"""Files of sets of options."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compiler_opt.errors import ConfigError
+from compiler_opt.llvm.pass_options import parse_option
+from compiler_opt.pass_options.sets import LEVELS, OptionSets, shipped
+
+OPTIONS = st.lists(st.from_regex(r"-[a-z][a-z0-9-]{0,12}(=[a-z0-9]{1,5})?", fullmatch=True), max_size=6)
+SETS = st.dictionaries(st.sampled_from(LEVELS), OPTIONS, max_size=4)
+TARGETS = st.dictionaries(st.sampled_from(["aarch64", "riscv64", "x86_64"]), SETS, max_size=2)
+
+
+def written(folder: Path, content: Any) -> Path:
+    path = folder / "options.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+@settings(max_examples=30)
+@given(SETS, TARGETS)
+def test_a_file_has_the_first_of_each_name(
+    tmp_path_factory: pytest.TempPathFactory, levels: dict[str, list[str]], targets: dict[str, dict[str, list[str]]]
+) -> None:
+    """Against a slow and obvious count; and what is saved is what was loaded."""
+    folder = tmp_path_factory.mktemp("sets")
+    sets = OptionSets.load(written(folder, {"format": 1, "levels": levels, "targets": targets}))
+    repeated = []
+    for architecture, of_levels in (("", levels), *targets.items()):
+        for level, options in of_levels.items():
+            names = [parse_option(option)[0] for option in options]
+            first = [option for index, option in enumerate(options) if names[index] not in names[:index]]
+            found = sets.levels[level] if not architecture else sets.targets[architecture][level]
+            assert list(found) == first
+            repeated += [
+                (architecture, level, each) for index, each in enumerate(options) if names[index] in names[:index]
+            ]
+    assert list(sets.repeated) == repeated
+    sets.save(folder / "saved.json")
+    saved = OptionSets.load(folder / "saved.json")
+    assert (saved.levels, saved.targets, saved.repeated) == (sets.levels, sets.targets, ())
+
+
+def test_a_target_replaces_sets() -> None:
+    sets = OptionSets({"Oz": ("-a",), "O2": ("-b",)}, {"riscv64": {"Oz": (), "Os": ("-c",)}})
+    assert [sets.options(level, "x86_64") for level in LEVELS] == [("-b",), (), (), ("-a",)]
+    assert [sets.options(level, "riscv64") for level in LEVELS] == [("-b",), (), ("-c",), ()]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "options.json: "),
+        ({"levels": {}}, "format"),
+        ({"format": 2, "levels": {}}, "format"),
+        ({"format": 1, "levels": {}, "level": {}}, "level"),
+        ({"format": 1, "levels": {"O1": ["-a"]}}, "levels: expected one of O2, O3, Os, Oz; found 'O1'"),
+        ({"format": 1, "levels": {"Oz": "-a"}}, "options.json: "),
+        ({"format": 1, "levels": {"Oz": ["a"]}}, "Oz: expected an option of LLVM's such as"),
+        ({"format": 1, "levels": {"Oz": ["-a=/etc/x"]}}, "Oz: expected an option of LLVM's such as"),
+        ({"format": 1, "levels": {"Oz": [f"-a{i}" for i in range(201)]}}, "options.json: "),
+        ({"format": 1, "levels": {}, "targets": {"a-b": {}}}, "targets: expected an architecture such as aarch64"),
+        ('{"format": 1, "levels": {}' + " " * (1 << 20) + "}", "options.json: "),
+    ],
+)
+def test_malformed_files(tmp_path: Path, content: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        OptionSets.load(written(tmp_path, content))
+    assert str(raised.value).startswith(f"{tmp_path / 'options.json'}: ") and message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"missing.json: no such file; docs/pass_options.md describes the file"):
+        OptionSets.load(tmp_path / "missing.json")
+
+
+def test_an_option_twice_is_no_set() -> None:
+    with pytest.raises(ConfigError, match="Oz: -a is given twice"):
+        OptionSets({"Oz": ("-a", "--a=1")})
+
+
+def test_each_version_has_the_nearest_sets() -> None:
+    """All that ship can be loaded, without anything twice."""
+    for major in (19, 22):
+        sets = shipped(major)
+        assert sets.levels["Oz"] and not sets.repeated
+    assert shipped(17) == shipped(19)
+    assert shipped(30) == shipped(22)
