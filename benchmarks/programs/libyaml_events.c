@@ -23,16 +23,16 @@ int yaml_emitter_emit(Opaque *emitter, Event *event);
 void yaml_emitter_delete(Opaque *emitter);
 
 int main(void) {
-  static char text[1 << 19];
-  static unsigned char output[1 << 20];
+  static char text[1 << 20];
+  static unsigned char output[1 << 21];
   static Opaque parser, emitter;
   size_t length = 0, written = 0;
   for (int i = 0; length < sizeof text - 1024; ++i)
     length += (size_t)sprintf(text + length,
                               "key %d: &a%d\n"
                               "  - {x: %d, \"quoted \\t\\u00e9\": 'it''s', list: [%d, -%d.5e3, ~, yes]}\n"
-                              "  - |\n    block\n     scalar %d\n  - >-\n    folded\n    text\n  # a comment\n  - *a%d\n"
-                              "  - !!str tagged\n",
+                              "  - |\n    block\n     scalar %d\n  - >-\n    folded\n    text\n"
+                              "  # a comment\n  - *a%d\n  - !!str tagged\n",
                               i, i, i, i, i, i, i);
   if (!yaml_parser_initialize(&parser) || !yaml_emitter_initialize(&emitter)) return 1;
   yaml_parser_set_input_string(&parser, (const unsigned char *)text, length);

@@ -7,11 +7,13 @@ import pytest
 
 from benchmarks.corpus_programs import ProgramSource, compile_objects, programs_of
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.corpus.ready_made import manifest
 from compiler_opt.errors import CompileError, ConfigError
 from compiler_opt.llvm.toolchain import probe
 from tests.small_corpus import make_corpus
 
 CLANG = "/usr/bin/clang-22"
+PROGRAMS = sorted((Path(__file__).parents[2] / "benchmarks" / "programs").glob("*.c"))
 ANSWER = "int answer(void) { return 42; }\nint main(void) { return 1; }\n"
 ASKS = '#include <stdio.h>\nint answer(void);\nint main(void) { printf("%d\\n", answer()); return 0; }\n'
 
@@ -51,8 +53,13 @@ def test_programs_are_chosen_by_name(tmp_path: Path) -> None:
         programs_of(corpus, ["h3_cell"])
 
 
+def test_eight_projects_of_the_test_split_have_programs_half_of_them_in_cpp() -> None:
+    languages = {project.name: project.language for project in manifest.load().split("test")["test"]}
+    projects = {ProgramSource(path).project for path in PROGRAMS} & languages.keys()
+    assert min(sum(languages[name] == language for name in projects) for language in ("c", "c++")) >= 4
+
+
 def test_each_program_compiles_without_warnings() -> None:
-    programs = sorted((Path(__file__).parents[2] / "benchmarks" / "programs").glob("*.c"))
-    assert len({ProgramSource(path).project for path in programs}) >= 15
-    result = subprocess.run([CLANG, "-Wall", "-Wextra", "-fsyntax-only", *programs], capture_output=True, text=True)
+    assert len({ProgramSource(path).project for path in PROGRAMS}) >= 15
+    result = subprocess.run([CLANG, "-Wall", "-Wextra", "-fsyntax-only", *PROGRAMS], capture_output=True, text=True)
     assert (result.returncode, result.stderr) == (0, "")
