@@ -1,5 +1,6 @@
 """Writes the results of an optimisation: `targets.csv`, `summary.json`, `report.html`, terminal table."""
 
+import dataclasses
 import shlex
 from pathlib import Path
 
@@ -27,6 +28,8 @@ def write(result: Result, folder: Path, drivers: Path, history: History | None =
             "role": target.role,
             "default_text_bytes": target.default_bytes,
             "optimized_text_bytes": target.optimized_bytes,
+            **{f"default_{part}_bytes": size for part, size in dataclasses.asdict(target.default).items()},
+            **{f"optimized_{part}_bytes": size for part, size in dataclasses.asdict(target.optimized).items()},
             "change": f"{target.change:.6f}",
         }
         for target in result.targets
@@ -45,20 +48,20 @@ def terminal_table(result: Result) -> str:
 
 
 def _targets(result: Result) -> Table:
-    together = ["together", "", *size_cells(result.default_bytes, result.optimized_bytes, result.change)]
+    sizes = size_cells(result.default_bytes, result.optimized_bytes, result.change)
     return Table(
-        ["target", "kind", "-Oz", "optimized", "bytes", "change"],
-        [_target(target) for target in result.main],
-        together,
-        extra=[_target(target) for target in result.targets if target.role != "main"],
+        ["target", "kind", "-Oz", "optimized", "bytes", "change", "code"],
+        [_target(result, target) for target in result.main],
+        ["together", "", *sizes, Change(result.code_change())],
+        extra=[_target(result, target) for target in result.targets if target.role != "main"],
         num_text_columns=2,
     )
 
 
-def _target(target: TargetSize) -> list[Cell]:
+def _target(result: Result, target: TargetSize) -> list[Cell]:
     role = "" if target.role == "main" else f" ({target.role})"
     sizes = size_cells(target.default_bytes, target.optimized_bytes, target.change)
-    return [target.name, target.kind + role, *sizes]
+    return [target.name, target.kind + role, *sizes, Change(result.code_change([target]))]
 
 
 def _test_lines(result: Result) -> list[str]:

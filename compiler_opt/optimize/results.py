@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler_opt.evaluation.statistics import relative_change
-from compiler_opt.llvm.object_file import linked_parts, read_parts
+from compiler_opt.llvm.object_file import TextParts, linked_parts, read_parts
 from compiler_opt.optimize.changes import Changes
 from compiler_opt.optimize.program import Kind, Program, Target, TestRun, Variant, targets_of_tests
 from compiler_opt.optimize.verdict import Verdict
@@ -18,7 +18,7 @@ MIN_KEPT_SHARE = 2 / 3
 
 @dataclasses.dataclass(frozen=True)
 class TargetSize:
-    """Linked text of a target, in bytes, with plain clang and with the policy.
+    """Linked text of a target, with plain clang and with the policy.
 
     Attributes:
       kind: the value of its `Kind`.
@@ -28,12 +28,25 @@ class TargetSize:
     name: str
     kind: str
     role: str
-    default_bytes: int
-    optimized_bytes: int
+    default: TextParts
+    optimized: TextParts
+
+    @property
+    def default_bytes(self) -> int:
+        return self.default.total
+
+    @property
+    def optimized_bytes(self) -> int:
+        return self.optimized.total
 
     @property
     def change(self) -> float:
         return relative_change(self.default_bytes, self.optimized_bytes)
+
+    def to_json(self) -> dict[str, Any]:
+        """The sizes as JSON values."""
+        sizes = {"default_bytes": self.default_bytes, "optimized_bytes": self.optimized_bytes}
+        return {**dataclasses.asdict(self), **sizes}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +87,11 @@ class Result:
     notes: tuple[str, ...]
     provenance: Mapping[str, str]
     verdict: Verdict | None = None
+
+    def code_change(self, targets: "Sequence[TargetSize] | None" = None) -> float:
+        """Relative change of the code of these targets together, by default of all main targets."""
+        chosen = self.main if targets is None else targets
+        return relative_change(sum(t.default.code for t in chosen), sum(t.optimized.code for t in chosen))
 
     @property
     def main(self) -> tuple[TargetSize, ...]:
@@ -123,10 +141,12 @@ class Result:
         """The result as JSON values."""
         return {
             **dataclasses.asdict(self),
+            "targets": [target.to_json() for target in self.targets],
             "verdict": None if self.verdict is None else self.verdict.to_json(),
             "default_bytes": self.default_bytes,
             "optimized_bytes": self.optimized_bytes,
             "change": self.change,
+            "code_change": self.code_change(),
             "retraining_advisable": self.retraining(),
         }
 
@@ -147,7 +167,7 @@ def measure(program: Program, default: Variant, optimized: Variant, lld: Path) -
     for target in targets:
         if target.artifact and target.name in in_both:
             paths = (variant.folder / target.artifact for variant in (default, optimized))
-            before, after = (_text_bytes(path, target.kind, lld) for path in paths)
+            before, after = (_parts(path, target.kind, lld) for path in paths)
             sizes.append(TargetSize(target.name, target.kind.value, roles[target.name], before, after))
     order = ("main", "part", "test")
     return tuple(sorted(sizes, key=lambda size: (order.index(size.role), -size.default_bytes, size.name)))
@@ -168,5 +188,5 @@ def target_roles(targets: Sequence[Target], test_programs: frozenset[str]) -> di
     return roles
 
 
-def _text_bytes(path: Path, kind: Kind, lld: Path) -> int:
-    return (linked_parts(lld, [path]) if kind is Kind.STATIC else read_parts(path)).total
+def _parts(path: Path, kind: Kind, lld: Path) -> TextParts:
+    return linked_parts(lld, [path]) if kind is Kind.STATIC else read_parts(path)

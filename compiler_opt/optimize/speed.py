@@ -135,7 +135,7 @@ class SpeedResult:
 
     def to_json(self) -> dict[str, Any]:
         """The result as JSON values."""
-        values = dataclasses.asdict(self)
+        values = {**dataclasses.asdict(self), "targets": [target.to_json() for target in self.targets]}
         values["verdict"] = None if self.verdict is None else self.verdict.to_json()
         for name, build in (("default", self.default), ("profiled", self.profiled), ("optimized", self.optimized)):
             values[name]["counts"]["cycles"] = build.counts.cycles

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+from compiler_opt.llvm.object_file import TextParts
 from compiler_opt.optimize import output
 from compiler_opt.optimize.changes import Changes
 from compiler_opt.optimize.program import Kind, Target, TestRun
@@ -16,10 +17,10 @@ BROKEN = Verdict((FailedTest("parse", 0, 5, 5), FailedTest("race", 1, 2, 3)), ("
 RESULT = Result(
     program="<shapes>",
     targets=(
-        TargetSize("app", "program", "main", 1000, 900),
-        TargetSize("libapp", "shared library", "main", 1000, 1010),
-        TargetSize("base", "static library", "part", 500, 400),
-        TargetSize("app_test", "program", "test", 700, 600),
+        TargetSize("app", "program", "main", TextParts(600, 400), TextParts(570, 330)),
+        TargetSize("libapp", "shared library", "main", TextParts(600, 100, 200, 100), TextParts(600, 100, 220, 90)),
+        TargetSize("base", "static library", "part", TextParts(500), TextParts(400)),
+        TargetSize("app_test", "program", "test", TextParts(700), TextParts(600)),
     ),
     tests=(PASSED, PASSED),
     costs=(Cost("training", 60.0, 100.0, 800), Cost("build-default", 1.0, 2.0, 4)),
@@ -36,6 +37,7 @@ CHANGES = Changes(("new.o",), (), ("old.o",), 4, 0.1, 50)
 def test_main_targets_count() -> None:
     assert (RESULT.default_bytes, RESULT.optimized_bytes) == (2000, 1910)
     assert round(RESULT.change, 6) == -0.045
+    assert round(RESULT.code_change(), 6) == -0.025  # 30 of 1,200 bytes
 
 
 def test_roles() -> None:
@@ -63,7 +65,7 @@ def test_when_to_retrain() -> None:
         reason(changes=dataclasses.replace(CHANGES, decisions_new=0.3)) == "30% of the decisions are new to the policy"
     )
     assert "of 9.00% that it saved when it was trained, 4.50% are left" in (reason(trained_change=-0.09) or "")
-    assert reason(targets=(TargetSize("app", "program", "main", 10, 10),)) == "it saves nothing"
+    assert reason(targets=(TargetSize("app", "program", "main", TextParts(10), TextParts(10)),)) == "it saves nothing"
 
 
 def test_broken_tests() -> None:
@@ -77,18 +79,20 @@ def test_broken_tests() -> None:
 def test_files_and_table(tmp_path: Path) -> None:
     result = dataclasses.replace(RESULT, changes=CHANGES, trained_change=-0.05)
     report = output.write(result, tmp_path, Path("/deployed/bin"))
-    assert (tmp_path / "targets.csv").read_text().splitlines()[:2] == [
-        "target,kind,role,default_text_bytes,optimized_text_bytes,change",
-        "app,program,main,1000,900,-0.100000",
-    ]
+    head, app = (tmp_path / "targets.csv").read_text().splitlines()[:2]
+    parts = "code constants unwind dynamic".split()
+    columns = [f"{build}_{part}_bytes" for build in ("default", "optimized") for part in parts]
+    assert head.split(",") == [*"target kind role default_text_bytes optimized_text_bytes".split(), *columns, "change"]
+    assert app == "app,program,main,1000,900,600,400,0,0,570,330,0,0,-0.100000"
     summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["targets"][1]["default"]["dynamic"] == 100 and summary["targets"][1]["default_bytes"] == 1000
     assert (summary["change"], summary["retraining_advisable"]) == (RESULT.change, None)
     page = report.read_text()
     assert "&lt;shapes&gt; is 4.50% smaller" in page and "<shapes>" not in page
     assert "The policy still holds." in page and "/deployed/bin/mlgo-clang++" in page
     assert "http" not in page.replace("http://www.w3.org", "").replace("https://www.w3.org", "")
     lines = output.terminal_table(result).splitlines()
-    assert lines[5].split() == ["together", "2,000", "1,910", "\N{MINUS SIGN}90", "\N{MINUS SIGN}4.50%"]
+    assert lines[5].split() == ["together", "2,000", "1,910", *(f"\N{MINUS SIGN}{x}" for x in ("90", "4.50%", "2.50%"))]
     assert "10.0% of 50 decisions are new to the policy; of 4 modules, 1 are new and 1 have changed since" in lines[-4]
     broken = dataclasses.replace(RESULT, tests=(PASSED, FAILED), verdict=BROKEN)
     page = output.render(broken, Path("/bin"))
