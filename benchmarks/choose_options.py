@@ -39,6 +39,7 @@ from compiler_opt.pass_options.screening import (
     Screening,
     ScreeningSettings,
     functions_file,
+    read_detected,
     read_languages,
     read_measured,
 )
@@ -123,10 +124,13 @@ def entry() -> None:
     num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     screened = [each for each in read_measured(_SCREENING.value) if not each.failures]
     screened_languages = read_languages(_SCREENING.value)
+    # Of what has not been measured yet, the few modules on which everything is tried say enough for the order.
+    estimates = {each.option: each.relative for each in read_detected(_SCREENING.value) if each.changed}
+    estimates |= {each.option: gain(each, screened_languages) for each in screened}
     ranked = [
-        (gain(each, screened_languages), each.option)
-        for each in screened
-        if not reason_against(name := parse_option(each.option)[0]) and name not in _REFUSED.value
+        (estimate, option)
+        for option, estimate in estimates.items()
+        if not reason_against(name := parse_option(option)[0]) and name not in _REFUSED.value
     ]
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(folder, "--output_dir"))

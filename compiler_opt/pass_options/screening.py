@@ -166,7 +166,7 @@ class Screening:
     def detect(self, candidates: Sequence[str]) -> list[Detected]:
         """Tries candidates on the detecting modules, except those that have been."""
         path = self._folder / DETECTED_FILE
-        known = {each.option: each for each in (_converted(path, entry, Detected) for entry in _entries(path))}
+        known = {each.option: each for each in read_detected(self._folder)}
         left = [option for option in candidates if option not in known]
         for option, compiled in self._by_option(self.detecting, left):
             whole = [each for each in compiled if each.object is not None]
@@ -295,6 +295,11 @@ def worth_refining(detected: Iterable[Detected], options: Mapping[str, PassOptio
     """Further values of numbers of which an extreme changes the text noticeably."""
     names = dict.fromkeys(parse_option(each.option)[0] for each in detected if abs(each.relative) > _WORTH_REFINING)
     return [option for name in names for option in further(options[name])]
+
+
+def read_detected(folder: Path) -> list[Detected]:
+    """What has been tried in the folder of a screening, so far."""
+    return [_converted(folder / DETECTED_FILE, entry, Detected) for entry in _entries(folder / DETECTED_FILE)]
 
 
 def read_measured(folder: Path) -> list[Measured]:
