@@ -156,13 +156,12 @@ def _summary(deployment: Deployment) -> str:
         plugins = [policy.plugins[major] for policy in deployment.policies]
         libraries = [f"lib/{plugin.library.name}" for plugin in plugins]
         libraries += [f"lib/{each.decisions.name} ({each.about_decisions})" for each in plugins if each.decisions.name]
-        counts = [f"-{level} {len(options)}" for level, options in compiler.options.sets.levels.items()]
-        if counts:
-            libraries.append(f"options of LLVM's passes: {', '.join(counts)}")
         only = f" ({compiler.only_version} only)" if compiler.only_version else ""
-        lines.append(
-            f"  bin/mlgo-clang-{major}, bin/mlgo-clang++-{major}: {', '.join([f'{compiler.clang}{only}', *libraries])}"
-        )
+        paths = ", ".join([f"{compiler.clang}{only}", *libraries])
+        lines.append(f"  bin/mlgo-clang-{major}, bin/mlgo-clang++-{major}: {paths}")
+        counts = [f"{len(options)} at -{level}" for level, options in compiler.options.sets.levels.items()]
+        if counts:
+            lines.append(f"  options of LLVM's passes for clang-{major}: {', '.join(counts)}")
     lines.append(f"  bin/mlgo-clang, bin/mlgo-clang++: the same as for clang-{next(iter(deployment.clangs))}")
     if deployment.never_worse:
         above = f", above {deployment.never_worse_above_kb} kB of text" if deployment.never_worse_above_kb else ""

@@ -392,6 +392,7 @@ def test_what_is_written(alone: Deployment, both: Deployment, compiler: Compiler
     assert 'CMAKE_C_FLAGS_MINSIZEREL "-Oz' in (alone.prefix / "share/mlgo/toolchain.cmake").read_text()
 
 
+@pytest.mark.slow
 def test_without_headers_and_tools(clang_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiler stands alone, as in a system without LLVM's packages for development."""
     script = tmp_path / "bin" / "clang"

@@ -309,6 +309,7 @@ def test_decisions_need_one_policy_for_inlining(eviction_dir: Path, policy_dir: 
 def test_the_command(policy_dir: Path, clang_path: str, objects: Objects, tmp_path: Path) -> None:
     """Two policies for the same problem, at different levels."""
     command = ["compiler_opt/tools/deploy.py", f"--output={tmp_path / 'out'}", f"--clang_path={clang_path}"]
+    command.append("--options=none")
     policies, levels = [f"--policy={policy_dir}"] * 2, ["--levels=Oz,O3", "--levels=Os"]
     result = programs.run(*command, "--versioned", *itertools.chain(*zip(policies, levels, strict=True)))
     assert result.returncode == 0, result.stderr
