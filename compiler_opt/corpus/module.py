@@ -87,7 +87,7 @@ class Module:
         return dataclasses.replace(self, problem_config=config)
 
     def pass_flags(self, options: Sequence[str]) -> list[str]:
-        """`pass_options` as flags of cc1, without those that `options` of cc1 set, which LLVM refuses twice."""
+        """`pass_options` as flags of cc1, without those that `options` of cc1 set: of two, LLVM would take the last."""
         taken = {_option_name(value) for word, value in itertools.pairwise(options) if word == "-mllvm"}
         ours = (option for option in self.pass_options if _option_name(option) not in taken)
         return [word for option in ours for word in ("-mllvm", option)]

@@ -19,6 +19,7 @@ import collections
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -47,6 +48,8 @@ CONDITIONS_FILE, PLAIN_FILE, DETECTED_FILE, MEASURED_FILE = (
 FUNCTIONS_FOLDER = "functions"
 
 _Record = TypeVar("_Record")
+
+_DETAILS = re.compile(r" \(command: |(?<=SIG\w{4})[:( ]|(?<=SIG\w{3})[:( ]|(?<=SIG\w{2})[:( ]")
 
 _MAX_DETECTING_BYTES = 100_000
 """Of bitcode: larger modules take too long for thousands of candidates."""
@@ -176,7 +179,7 @@ class Screening:
                 changed=sum(_of(each).digest != self._plain[each.module].digest for each in whole),
                 relative=sum(_of(each).sizes.text_bytes for each in whole) / before - 1 if before else 0.0,
                 cpu=self._relative_cpu(whole),
-                failures={each.module: each.failure for each in compiled if each.failure is not None},
+                failures=_failures(compiled),
             )
             _append(path, dataclasses.asdict(detected))
             known[option] = detected
@@ -193,7 +196,7 @@ class Screening:
                 option=option,
                 projects=self._by_project(objects),
                 cpu=self._relative_cpu([each for each in compiled if each.object is not None]),
-                failures={each.module: each.failure for each in compiled if each.failure is not None},
+                failures=_failures(compiled),
             )
             self._save_functions(option, objects)
             _append(path, dataclasses.asdict(measured))
@@ -327,6 +330,12 @@ def _detecting(sample: Sequence[Module], per_language: int) -> list[Module]:
         if len(chosen[module.language()]) < per_language:
             chosen[module.language()].append(module)
     return [module for modules in chosen.values() for module in modules]
+
+
+def _failures(compiled: Iterable[Compiled]) -> dict[str, str]:
+    """Why modules failed, without commands and addresses, which differ between machines."""
+    reasons = {each.module: each.failure.removeprefix(f"{each.module}: ") for each in compiled if each.failure}
+    return {module: _DETAILS.split(reason, maxsplit=1)[0] for module, reason in reasons.items()}
 
 
 def _of(compiled: Compiled) -> MeasuredObject:
