@@ -162,6 +162,9 @@ void fuzz_decision_file(Bytes input) {
   }
 }
 
+const char *const kOptions[] = {"-disable-lsr=true", nullptr};
+const mlgo::config::OptionSet kSets[] = {{"Oz", "x86_64", kOptions}, {}};
+
 // Arguments end in NUL. What follows an @ is the content of a response file.
 void fuzz_command_line(Bytes input) {
   std::vector<std::string> arguments;
@@ -179,7 +182,7 @@ void fuzz_command_line(Bytes input) {
   const mlgo::CommandLine line(arguments);
   const std::string &level = line.level();
   check(!level.empty() && level[0] == 'O', "a level begins with O");
-  (void)line.depends_on_configuration();
+  (void)line.depends_on_configuration(mlgo::PassOptions({22, "", "", "x86_64", kSets}), false);
   (void)line.optimizes_at_link();
   (void)line.names_one_shot_input();
   (void)(line.measurable_output().size() + line.database().size());
