@@ -179,6 +179,30 @@ def test_the_smaller_of_two_must_define_the_same(damageable: Compiler, place: Pa
     assert (place / "lean.o").read_bytes() == (place / "expected.o").read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("steps", "kept"), [("x * 3", "policy"), (" + ".join(f"x / {n}" for n in range(3, 90)), "plain")]
+)
+def test_less_text_must_not_be_more_code(damageable: Compiler, place: Path, steps: str, kept: str) -> None:
+    """Fewer constants or unwind tables do not pay for code."""
+    (place / "lean.c").write_text(f"""{LEAN}
+#ifdef LESS
+const int table[8] = {{1}};
+int more(int x) {{ return {steps}; }}
+#else
+const int table[800] = {{1}};
+int more(int x) {{ return x / 3; }}
+#endif
+""")
+    script = 'case "$*" in *-fpass-plugin=*) set -- "$@" -DLESS;; esac\nexec $CLANG "$@"\n'
+    environment = {**NEVER_WORSE, **damageable.stand_in(place.parent / "tools", script)}
+    expected = {"plain": damageable.plain, "policy": damageable.with_policy}[kept]
+    options = ["-Oz", "-c", "lean.c", "-o"]
+    assert expected([*options, "expected.o", *(["-DLESS"] if kept == "policy" else [])], place).returncode == 0
+    result = damageable.run([*options, "lean.o"], place, environment)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (place / "lean.o").read_bytes() == (place / "expected.o").read_bytes()
+
+
 def test_messages_come_once(compiler: Compiler, place: Path) -> None:
     for source in ("bad.c", "lean.c", "fat.c"):
         (place / source).write_text((place / source).read_text() + "static int unused;\n")

@@ -33,13 +33,11 @@ class ElfFile {
 
   // The size of its text as `llvm-size` counts it: allocated sections that are not writable.
   std::optional<uint64_t> text_bytes() const {
-    if (sections_.empty())
-      return std::nullopt;
-    uint64_t bytes = 0;
-    for (const Section &section : sections_)
-      if ((section.flags & SHF_ALLOC) != 0 && (section.flags & SHF_WRITE) == 0 && section.type != SHT_NOBITS)
-        bytes += section.size;
-    return bytes;
+    return bytes_of([](const Section &section) { return (section.flags & SHF_WRITE) == 0; });
+  }
+  // The size of its machine code.
+  std::optional<uint64_t> code_bytes() const {
+    return bytes_of([](const Section &section) { return (section.flags & SHF_EXECINSTR) != 0; });
   }
 
   // Sorted names of the defined symbols that do not depend on inlining decisions. Weak symbols are excluded: an inline
@@ -83,6 +81,17 @@ class ElfFile {
     uint32_t type, link;
     uint64_t flags, offset, size;
   };
+
+  // The bytes in the file of allocated sections of a kind.
+  template <typename Predicate> std::optional<uint64_t> bytes_of(Predicate is_of_kind) const {
+    if (sections_.empty())
+      return std::nullopt;
+    uint64_t bytes = 0;
+    for (const Section &section : sections_)
+      if ((section.flags & SHF_ALLOC) != 0 && section.type != SHT_NOBITS && is_of_kind(section))
+        bytes += section.size;
+    return bytes;
+  }
 
   bool read_sections() {
     unsigned char identity[EI_NIDENT];

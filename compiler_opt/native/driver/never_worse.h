@@ -16,11 +16,13 @@
 
 namespace mlgo {
 
-// Whether the object is smaller and defines the same strong symbols; if not, the source has changed in the meantime.
+// Whether the object has less text, no more code in it, and the same strong symbols; if not these, the source has changed
+// in the meantime.
 inline bool is_better(const std::string &policy_output, const std::string &plain_output) {
   const ElfFile with_policy(policy_output), plain(plain_output);
   const std::optional<uint64_t> bytes = with_policy.text_bytes(), plain_bytes = plain.text_bytes();
-  return bytes && plain_bytes && *bytes < *plain_bytes && with_policy.strong_symbols() &&
+  return bytes && plain_bytes && *bytes < *plain_bytes &&
+         with_policy.code_bytes() <= plain.code_bytes() && with_policy.strong_symbols() &&
          with_policy.strong_symbols() == plain.strong_symbols();
 }
 
