@@ -11,8 +11,8 @@ the same command continues. It prints each step; `OUTPUT/steps.json` has them, `
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import BenchmarkError, CompileError
-from compiler_opt.files import check_folder_writable, exclusive_directory, parse_json, write_json
+from compiler_opt.files import check_folder_writable, exclusive_directory, write_json
 from compiler_opt.llvm.pass_options import parse_option
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.pass_options.choosing import OptionSet, choose, greedy_menu
@@ -46,6 +46,7 @@ from compiler_opt.pass_options.screening import (
 from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.pass_options.trust import reason_against
 from compiler_opt.progress_bar import progress_bar
+from compiler_opt.record_files import RecordFile
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 
@@ -67,6 +68,14 @@ _NUM_WORKERS = shared_flags.num_workers()
 _MAX_BYTES = 1 << 28
 
 
+@dataclasses.dataclass(frozen=True)
+class Executed:
+    """Instructions that each program executes under options, which have spaces between them."""
+
+    options: str
+    instructions: dict[str, int]
+
+
 class Programs:
     """The programs of a corpus's projects: what they execute under options, by callgrind; kept in a file."""
 
@@ -75,12 +84,7 @@ class Programs:
         self._programs = programs_of(corpus)
         self._modules = corpus.projects()
         self._builds: dict[str, ProgramBuilds] = {}
-        self._path = folder / "programs.jsonl"
-        self._known: dict[str, dict[str, int]] = {}
-        if self._path.exists():
-            for line in self._path.read_text().split("\n")[:-1]:
-                entry = parse_json(line)
-                self._known[entry["options"]] = entry["instructions"]
+        self._file = RecordFile(folder / "programs.jsonl", Executed)
 
     def changes(self, options: OptionSet) -> dict[str, float]:
         """By program, the relative change of instructions; raises BenchmarkError or CompileError if one is wrong."""
@@ -89,14 +93,14 @@ class Programs:
 
     def _instructions(self, options: OptionSet) -> dict[str, int]:
         key = " ".join(options)
-        if key not in self._known:
+        known = {each.options: each.instructions for each in self._file.records}
+        if key not in known:
             with concurrent.futures.ThreadPoolExecutor(self._num_workers) as threads:
                 found = threads.map(lambda program: self._run(program.name, options), self._programs)
                 bar = progress_bar(found, "programs", len(self._programs), unit="program")
-                self._known[key] = dict(zip((program.name for program in self._programs), bar, strict=True))
-            with self._path.open("a") as file:
-                file.write(json.dumps({"options": key, "instructions": self._known[key]}) + "\n")
-        return self._known[key]
+                known[key] = dict(zip((program.name for program in self._programs), bar, strict=True))
+            self._file.append([Executed(key, known[key])])
+        return known[key]
 
     def _run(self, name: str, options: OptionSet) -> int:
         program = next(each for each in self._programs if each.name == name)

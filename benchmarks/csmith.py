@@ -14,21 +14,19 @@ with the policy.
 
 import concurrent.futures
 import dataclasses
-import json
 import shlex
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from absl import flags
 
 from compiler_opt import pretrained
-from compiler_opt.checked_values import convert
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.deploy.policies import PolicyRequest
-from compiler_opt.errors import ConfigError, ToolchainError
-from compiler_opt.files import check_folder_writable, exclusive_directory, parse_json, write_json
+from compiler_opt.errors import ToolchainError
+from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.processes import ProcessResult
 from compiler_opt.llvm.sandbox import Sandbox
@@ -36,6 +34,7 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.spawn import DEFAULT_FILE_BYTES, DEFAULT_MEMORY_BYTES
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.progress_bar import progress_bar
+from compiler_opt.record_files import RecordFile, check_conditions
 from compiler_opt.tools import entry_point, shared_flags
 
 _PROGRAMS = flags.DEFINE_integer("programs", 2000, "Programs to generate.", 1)
@@ -80,40 +79,6 @@ class Record:
     differs: bool = False
 
 
-class Records:
-    """Records of earlier runs and this one, in a folder that belongs to one way to compile.
-
-    Args:
-      folder: where `records.jsonl` and `conditions.json` are.
-      conditions: what results depend on.
-
-    Raises:
-      ConfigError: the folder's results are of other conditions, or damaged.
-    """
-
-    def __init__(self, folder: Path, conditions: Mapping[str, object]):
-        self._path = folder / "records.jsonl"
-        described = folder / "conditions.json"
-        try:
-            found = parse_json(described.read_bytes()) if described.exists() else conditions
-            lines = self._path.read_bytes().splitlines(keepends=True) if self._path.exists() else []
-            # An interrupted run may have left part of a line.
-            self.done = [convert(parse_json(line), Record) for line in lines if line.endswith(b"\n")]
-        except ValueError as error:
-            raise ConfigError(f"{folder}: damaged ({error}); remove it, or give another --output_dir") from error
-        if found != conditions:
-            changed = ", ".join(sorted(name for name in conditions if found.get(name) != conditions[name]))
-            raise ConfigError(f"{folder}: its results are of other conditions ({changed}); give another --output_dir")
-        write_json(described, conditions)
-        self._path.write_bytes(b"".join(line for line in lines if line.endswith(b"\n")))
-
-    def add(self, records: Sequence[Record]) -> None:
-        """Keeps records of one program."""
-        self.done += records
-        with self._path.open("a", encoding="ascii") as file:
-            file.writelines(json.dumps(dataclasses.asdict(record)) + "\n" for record in records)
-
-
 @entry_point.command
 def entry() -> int:
     csmith = shutil.which("csmith")
@@ -134,15 +99,16 @@ def entry() -> int:
             "options": _OPTIONS.value,
             "policy": policy.checksum,
         }
-        records = Records(output, conditions)
-        known = {record.seed for record in records.done}
+        check_conditions(output / "conditions.json", conditions)
+        file = RecordFile(output / "records.jsonl", Record)
+        known = {record.seed for record in file.records}
         seeds = range(_SEED.value, _SEED.value + _PROGRAMS.value)
         trial = Trial(csmith, _INCLUDE.value, deployment, toolchains, shlex.split(_OPTIONS.value), scratch, output)
         missing = [seed for seed in seeds if seed not in known]
         with concurrent.futures.ThreadPoolExecutor(entry_point.num_workers(_NUM_WORKERS.value)) as pool:
             for results in progress_bar(pool.map(trial.run, missing), total=len(missing), unit="program"):
-                records.add(results)
-    shown = [record for record in records.done if record.seed in seeds]
+                file.append(results)
+    shown = [record for record in file.records if record.seed in seeds]
     about = f"policy {policy.origin or folder} {policy.checksum[:16]}, {conditions['csmith']}"
     entry_point.echo(f"{len(seeds)} programs from seed {seeds.start}, {about}, options: {_OPTIONS.value or 'none'}")
     for toolchain in toolchains:

@@ -4,8 +4,8 @@
 
 LLVM's IR is checked after every pass (`-llvm-verify-each`), and its machine code after every pass of the code generator
 (`-verify-machineinstrs`). The verifiers change nothing: the objects must be those of compilations without them. The
-options are those of each module's level in a file, by default the set that ships; `--also` adds further sets, such as
-those of a menu. Exit status: 1 if anything is refused, or fails only with the options.
+options are those of each module's level in a file, by default the set that ships; `--menu` adds the sets of a menu.
+Exit status: 1 if anything is refused, or fails only with the options.
 """
 
 import concurrent.futures
@@ -15,7 +15,6 @@ from pathlib import Path
 
 from absl import flags
 
-from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.cost_models.compiling import compile_object
@@ -50,9 +49,7 @@ def entry() -> int:
 
     def compilations() -> Iterator[tuple[Module, tuple[str, ...]]]:
         for module in corpus.modules:
-            level = optimization_level(module.options()).removeprefix("-")
-            architecture = (module.target() or toolchain.target).partition("-")[0]
-            for options in dict.fromkeys([chosen.options(level, architecture), *menu]):
+            for options in dict.fromkeys([chosen.of_module(module, toolchain), *menu]):
                 yield module, options
 
     jobs = list(compilations())

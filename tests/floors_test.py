@@ -23,7 +23,7 @@ FLOORS = {
                 "compiler_opt.tensorflow_loading",
             ),
             ("compiler_opt.array_files", "compiler_opt.checked_values"),
-            ("compiler_opt.llvm",),
+            ("compiler_opt.llvm", "compiler_opt.record_files"),
             ("compiler_opt.corpus", "compiler_opt.measure"),
             ("compiler_opt.policies",),
             ("compiler_opt.spaces",),

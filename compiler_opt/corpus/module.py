@@ -15,6 +15,7 @@ from compiler_opt.corpus.remote import RemoteModule
 from compiler_opt.corpus.validation import REMAKE, check_whole_bitcode, checked_path, reading
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable, read_regular, shown
+from compiler_opt.llvm.pass_options import option_name
 
 MAX_COMMAND_BYTES = 1 << 20
 
@@ -88,8 +89,8 @@ class Module:
 
     def pass_flags(self, options: Sequence[str]) -> list[str]:
         """`pass_options` as flags of cc1, without those that `options` of cc1 set: of two, LLVM would take the last."""
-        taken = {_option_name(value) for word, value in itertools.pairwise(options) if word == "-mllvm"}
-        ours = (option for option in self.pass_options if _option_name(option) not in taken)
+        taken = {option_name(value) for word, value in itertools.pairwise(options) if word == "-mllvm"}
+        ours = (option for option in self.pass_options if option_name(option) not in taken)
         return [word for option in ours for word in ("-mllvm", option)]
 
     def recorded_options(self) -> tuple[str, ...]:
@@ -149,11 +150,6 @@ _LANGUAGE_OF_SUFFIX = {
     ".rs": "Rust",
     ".m": "Objective-C",
 }
-
-
-def _option_name(option: str) -> str:
-    """LLVM takes one dash or two."""
-    return option.lstrip("-").partition("=")[0]
 
 
 def parse_options(data: bytes) -> tuple[str, ...]:

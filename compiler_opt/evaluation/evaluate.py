@@ -18,10 +18,9 @@ from typing import Any
 from compiler_opt.collect.kept_files import KeptFiles
 from compiler_opt.collect.rollout import FailureWatch, Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
-from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
-from compiler_opt.errors import CompileError, ConfigError, CorpusError, OutputError, ProtocolError
+from compiler_opt.errors import CompileError, ConfigError, OutputError, ProtocolError
 from compiler_opt.evaluation.results import (
     DEFAULT,
     NEVER_WORSE,
@@ -162,15 +161,6 @@ def num_rollouts(
     return len(corpus.modules) * len(_variants(policy, options, other_policies))
 
 
-def module_options(module: Module, options: OptionSets, toolchain: Toolchain) -> tuple[str, ...]:
-    """The options for a module's level and architecture; none if its own options are missing, so it cannot compile."""
-    try:
-        level, target = optimization_level(module.options()), module.target() or toolchain.target
-    except CorpusError:
-        return ()
-    return options.options(level.removeprefix("-"), target.partition("-")[0])
-
-
 def _variants(
     policy: Policy | None, options: OptionSets | None, other_policies: Sequence[Policy]
 ) -> list[tuple[str, _Variant]]:
@@ -206,7 +196,7 @@ class _ProjectRun:
 
     def jobs(self, options: OptionSets | None, toolchain: Toolchain, settings: EvaluationSettings) -> Iterator[Job]:
         for module in self._modules:
-            pass_options = () if options is None else module_options(module, options, toolchain)
+            pass_options = () if options is None else options.of_module(module, toolchain)
             with_options = dataclasses.replace(module, pass_options=pass_options)
             # Python's hash differs from run to run.
             seed = zlib.crc32(module.name.encode("utf-8", "surrogateescape"), settings.seed & 0xFFFFFFFF)

@@ -97,7 +97,11 @@ class ObjectSizes:
 
 def read_parts(path: Path) -> TextParts:
     """The text of an object, a shared library or a program; raises ProtocolError if it is not well-formed ELF."""
-    file = ElfFile.read(path)
+    return text_parts(ElfFile.read(path))
+
+
+def text_parts(file: ElfFile) -> TextParts:
+    """The text of a file in memory; see `read_parts`."""
     text = _section_text_bytes(file)  # [S]
     is_code = file.sections["flags"] & SH_FLAGS.SHF_EXECINSTR != 0
     is_dynamic = ~is_code & np.isin(file.sections["type"], _DYNAMIC_TYPES)

@@ -63,6 +63,11 @@ class PassOption:
                 return False  # Its value may name a file.
 
 
+def option_name(text: str) -> str:
+    """The name in an option, which LLVM takes with one dash or two, and with or without a value."""
+    return text.lstrip("-").partition("=")[0]
+
+
 def parse_option(text: str) -> tuple[str, str | None]:
     """Name and value of `-enable-load-pre=false`; the value of a flag without one is None.
 

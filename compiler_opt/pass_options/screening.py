@@ -18,26 +18,26 @@ A candidate is one option, or several with spaces between them.
 import collections
 import dataclasses
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import numpy as np
 from tqdm import tqdm
 
 from compiler_opt.array_files import save_arrays
-from compiler_opt.checked_values import convert
 from compiler_opt.collect.rollout import check_failures
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import parse_json, write_atomically, write_json, write_text
+from compiler_opt.files import parse_json, write_json, write_text
 from compiler_opt.llvm.pass_options import PassOption, parse_option
 from compiler_opt.pass_options.candidates import further
-from compiler_opt.pass_options.measuring import Compiled, MeasuredObject, ProjectCopies, compile_all
+from compiler_opt.pass_options.measuring import Compiled, MeasuredObject, compile_all
+from compiler_opt.problems.inlining.comdats import comdat_copies, function_weights, weighted_text_bytes
+from compiler_opt.record_files import RecordFile, check_conditions
 
 CONDITIONS_FILE, PLAIN_FILE, DETECTED_FILE, MEASURED_FILE = (
     "screening.json",
@@ -46,8 +46,6 @@ CONDITIONS_FILE, PLAIN_FILE, DETECTED_FILE, MEASURED_FILE = (
     "measured.jsonl",
 )
 FUNCTIONS_FOLDER = "functions"
-
-_Record = TypeVar("_Record")
 
 _DETAILS = re.compile(r" \(command: |(?<=SIG\w{4})[:( ]|(?<=SIG\w{3})[:( ]|(?<=SIG\w{2})[:( ]")
 
@@ -151,12 +149,11 @@ class Screening:
         check_failures(failures, len(plain))
         self._plain = {name: each.object for name, each in plain.items() if each.object is not None}
         self._plain_cpu_s = {name: each.cpu_s for name, each in plain.items()}
-        self._copies = ProjectCopies(
-            {
-                project: [self._plain[module.name].sizes for module in modules if module.name in self._plain]
-                for project, modules in corpus.projects().items()
-            }
-        )
+        # With the copies in all modules, bytes of single ones count as they do in the linked program.
+        self._copies = {
+            project: comdat_copies(self._plain[module.name].sizes for module in modules if module.name in self._plain)
+            for project, modules in corpus.projects().items()
+        }
         whole = [module for module in corpus.modules if module.name in self._plain]
         sample = dataclasses.replace(corpus, modules=tuple(whole)).sample(settings.modules_per_project, settings.seed)
         self.sample = sample.modules
@@ -168,8 +165,8 @@ class Screening:
 
     def detect(self, candidates: Sequence[str]) -> list[Detected]:
         """Tries candidates on the detecting modules, except those that have been."""
-        path = self._folder / DETECTED_FILE
-        known = {each.option: each for each in read_detected(self._folder)}
+        file = RecordFile(self._folder / DETECTED_FILE, Detected)
+        known = {each.option: each for each in file.records}
         left = [option for option in candidates if option not in known]
         for option, compiled in self._by_option(self.detecting, left):
             whole = [each for each in compiled if each.object is not None]
@@ -181,14 +178,14 @@ class Screening:
                 cpu=self._relative_cpu(whole),
                 failures=_failures(compiled),
             )
-            _append(path, dataclasses.asdict(detected))
+            file.append([detected])
             known[option] = detected
         return [known[option] for option in candidates]
 
     def measure(self, candidates: Sequence[str]) -> list[Measured]:
         """Measures candidates on the sample, except those that have been."""
-        path = self._folder / MEASURED_FILE
-        known = {each.option: each for each in read_measured(self._folder)}
+        file = RecordFile(self._folder / MEASURED_FILE, Measured)
+        known = {each.option: each for each in file.records}
         left = [option for option in candidates if option not in known]
         for option, compiled in self._by_option(self.sample, left):
             objects = {each.module: each.object for each in compiled if each.object is not None}
@@ -199,7 +196,7 @@ class Screening:
                 failures=_failures(compiled),
             )
             self._save_functions(option, objects)
-            _append(path, dataclasses.asdict(measured))
+            file.append([measured])
             known[option] = measured
         return [known[option] for option in candidates]
 
@@ -213,14 +210,7 @@ class Screening:
             "settings": dataclasses.asdict(settings),
             "projects": {name: modules[0].language() for name, modules in corpus.projects().items()},
         }
-        path = self._folder / CONDITIONS_FILE
-        if not path.exists():
-            write_json(path, conditions)
-        elif not _is_same(path, conditions):
-            raise ConfigError(
-                f"{path}: expected a screening of this corpus, compiler and sample, found another; "
-                "give another --output_dir"
-            )
+        check_conditions(self._folder / CONDITIONS_FILE, conditions)
 
     def _compile(self, modules: Sequence[Module], sets: Sequence[Sequence[str]]) -> Iterator[Compiled]:
         if self._progress is not None:
@@ -248,13 +238,13 @@ class Screening:
         for module in self.sample:
             plain = self._plain[module.name]
             changed = objects.get(module.name, plain)
-            weighted = [self._copies.weighted_bytes(module.project, each.sizes) for each in (plain, changed)]
+            weighted = [weighted_text_bytes(each.sizes, self._copies[module.project]) for each in (plain, changed)]
             sums[module.project] += (*weighted, plain.code_bytes, changed.code_bytes)
         return {project: tuple(map(float, each)) for project, each in sums.items()}  # type: ignore[misc]
 
     def _save_plain(self) -> None:
         weights = {
-            module.name: self._copies.function_weights(module.project, self._plain[module.name].sizes)
+            module.name: function_weights(self._plain[module.name].sizes, self._copies[module.project])
             for module in self.sample
         }
         number = {module.name: index for index, module in enumerate(self.sample)}
@@ -302,12 +292,12 @@ def worth_refining(detected: Iterable[Detected], options: Mapping[str, PassOptio
 
 def read_detected(folder: Path) -> list[Detected]:
     """What has been tried in the folder of a screening, so far."""
-    return [_converted(folder / DETECTED_FILE, entry, Detected) for entry in _entries(folder / DETECTED_FILE)]
+    return RecordFile(folder / DETECTED_FILE, Detected).records
 
 
 def read_measured(folder: Path) -> list[Measured]:
     """What has been measured in the folder of a screening, so far."""
-    return [_converted(folder / MEASURED_FILE, entry, Measured) for entry in _entries(folder / MEASURED_FILE)]
+    return RecordFile(folder / MEASURED_FILE, Measured).records
 
 
 def read_languages(folder: Path) -> dict[str, str]:
@@ -341,36 +331,3 @@ def _failures(compiled: Iterable[Compiled]) -> dict[str, str]:
 def _of(compiled: Compiled) -> MeasuredObject:
     assert compiled.object is not None
     return compiled.object
-
-
-def _entries(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file of records; one that a killed process has left incomplete is cut off."""
-    try:
-        text = path.read_bytes()
-        lines = text.split(b"\n")
-        if lines.pop():
-            write_atomically(path, text[: text.rfind(b"\n") + 1])
-        return [dict(parse_json(line)) for line in lines]
-    except FileNotFoundError:
-        return []
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"{path}: damaged ({error}); remove it, or give another --output_dir") from None
-
-
-def _converted(path: Path, entry: object, model: type[_Record]) -> _Record:
-    try:
-        return convert(entry, model)
-    except ValueError as error:
-        raise ConfigError(f"{path}: damaged ({error}); remove it, or give another --output_dir") from None
-
-
-def _is_same(path: Path, conditions: object) -> bool:
-    try:
-        return bool(parse_json(path.read_bytes()) == conditions)
-    except ValueError:
-        return False
-
-
-def _append(path: Path, entry: Mapping[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(entry) + "\n")

@@ -19,9 +19,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from compiler_opt.checked_values import Json, read_json
-from compiler_opt.errors import ConfigError
+from compiler_opt.corpus.command_lines.command_line import optimization_level
+from compiler_opt.corpus.module import Module
+from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.files import shown, write_json
 from compiler_opt.llvm.pass_options import parse_option
+from compiler_opt.llvm.toolchain import Toolchain
 
 FORMAT = 1
 LEVELS = ("O2", "O3", "Os", "Oz")
@@ -74,6 +77,14 @@ class OptionSets:
         """The options for a level on an architecture; none if there is no set."""
         levels = {**self.levels, **self.targets.get(architecture, {})}
         return levels.get(level, ())
+
+    def of_module(self, module: Module, toolchain: Toolchain) -> tuple[str, ...]:
+        """Those for a module's level and target; none if its own options are missing, so that it cannot compile."""
+        try:
+            level, target = optimization_level(module.options()), module.target() or toolchain.target
+        except CorpusError:
+            return ()
+        return self.options(level.removeprefix("-"), target.partition("-")[0])
 
     @classmethod
     def load(cls, path: Path) -> "OptionSets":

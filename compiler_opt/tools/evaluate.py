@@ -21,7 +21,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.deploy.pass_options import AUTO, usable_options
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import report
-from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, module_options, num_rollouts
+from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, num_rollouts
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
@@ -170,7 +170,7 @@ def _options(corpus: Corpus, problem: AnyProblem, toolchain: Toolchain) -> Optio
     if name != AUTO:
         for line in found.summary():
             entry_point.warn(f"--options: {line}")
-    if any(module_options(module, found.sets, toolchain) for module in corpus.modules):
+    if any(found.sets.of_module(module, toolchain) for module in corpus.modules):
         return found.sets
     if _OPTIONS.value is not None:
         levels = _counted(_levels(corpus))
@@ -194,7 +194,7 @@ def _provenance(
         "Corpus": f"{corpus.root.resolve().name}: {', '.join(corpus.projects())}",
     }
     if options is not None:
-        by_set = Counter(" ".join(module_options(module, options, toolchain)) for module in corpus.modules)
+        by_set = Counter(" ".join(options.of_module(module, toolchain)) for module in corpus.modules)
         facts["Options"] = "; ".join(f"{given or 'none'} ({count} modules)" for given, count in by_set.items())
     facts["Policy"] = "the model that is built into the compiler" if policy is None else str(Path(policy_name))
     if policy_name == _NONE:

@@ -165,10 +165,9 @@ def test_the_settings(compiler: Compiler, place: Path) -> None:
         assert result.returncode == 1
 
 
-@pytest.mark.parametrize(("attribute", "kept"), [("", "plain"), ("__attribute__((weak)) ", "policy")])
-def test_the_smaller_of_two_must_define_the_same(damageable: Compiler, place: Path, attribute: str, kept: str) -> None:
-    """Of another source, however that comes. A weak function may go, as inline ones do when they are inlined."""
-    (place / "lean.c").write_text(f"{LEAN}\n#ifndef LESS\n{attribute}int more(int x) {{ return x; }}\n#endif\n")
+def check_kept(damageable: Compiler, place: Path, source: str, kept: str) -> None:
+    """Never worse keeps the plain object of a source, or the policy's, for which alone `LESS` is defined."""
+    (place / "lean.c").write_text(source)
     script = 'case "$*" in *-fpass-plugin=*) set -- "$@" -DLESS;; esac\nexec $CLANG "$@"\n'
     environment = {**NEVER_WORSE, **damageable.stand_in(place.parent / "tools", script)}
     expected = {"plain": damageable.plain, "policy": damageable.with_policy}[kept]
@@ -177,6 +176,13 @@ def test_the_smaller_of_two_must_define_the_same(damageable: Compiler, place: Pa
     result = damageable.run([*options, "lean.o"], place, environment)
     assert (result.returncode, result.stderr) == (0, "")
     assert (place / "lean.o").read_bytes() == (place / "expected.o").read_bytes()
+
+
+@pytest.mark.parametrize(("attribute", "kept"), [("", "plain"), ("__attribute__((weak)) ", "policy")])
+def test_the_smaller_of_two_must_define_the_same(damageable: Compiler, place: Path, attribute: str, kept: str) -> None:
+    """Of another source, however that comes. A weak function may go, as inline ones do when they are inlined."""
+    source = f"{LEAN}\n#ifndef LESS\n{attribute}int more(int x) {{ return x; }}\n#endif\n"
+    check_kept(damageable, place, source, kept)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +190,7 @@ def test_the_smaller_of_two_must_define_the_same(damageable: Compiler, place: Pa
 )
 def test_less_text_must_not_be_more_code(damageable: Compiler, place: Path, steps: str, kept: str) -> None:
     """Fewer constants or unwind tables do not pay for code."""
-    (place / "lean.c").write_text(f"""{LEAN}
+    source = f"""{LEAN}
 #ifdef LESS
 const int table[8] = {{1}};
 int more(int x) {{ return {steps}; }}
@@ -192,15 +198,8 @@ int more(int x) {{ return {steps}; }}
 const int table[800] = {{1}};
 int more(int x) {{ return x / 3; }}
 #endif
-""")
-    script = 'case "$*" in *-fpass-plugin=*) set -- "$@" -DLESS;; esac\nexec $CLANG "$@"\n'
-    environment = {**NEVER_WORSE, **damageable.stand_in(place.parent / "tools", script)}
-    expected = {"plain": damageable.plain, "policy": damageable.with_policy}[kept]
-    options = ["-Oz", "-c", "lean.c", "-o"]
-    assert expected([*options, "expected.o", *(["-DLESS"] if kept == "policy" else [])], place).returncode == 0
-    result = damageable.run([*options, "lean.o"], place, environment)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert (place / "lean.o").read_bytes() == (place / "expected.o").read_bytes()
+"""
+    check_kept(damageable, place, source, kept)
 
 
 def test_messages_come_once(compiler: Compiler, place: Path) -> None:

@@ -77,7 +77,7 @@ def test_what_changes_is_detected_and_measured_by_function(
     assert [each.option for each in read_measured(tmp_path)] == [FAST, TWO]
     assert both.projects.keys() == fast.projects.keys()
 
-    with pytest.raises(ConfigError, match="expected a screening of this corpus, compiler and sample"):
+    with pytest.raises(ConfigError, match=r"its results are of other conditions \(corpus, projects\)"):
         Screening(corpus.select(["plain"]), pool, toolchain.identity(), tmp_path)
     (tmp_path / DETECTED_FILE).write_text('{"option": 3}\n')
     with pytest.raises(ConfigError, match=r"detected\.jsonl: damaged .*remove it"):
