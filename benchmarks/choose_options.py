@@ -165,7 +165,7 @@ def entry() -> None:
             steps.append({"what": step.what, "gain": step.gain, "refused": step.refused, "options": step.options})
             write_json(folder / "steps.json", steps)
         accepted = [step for step in steps if not step["refused"]]
-        chosen: OptionSet = tuple(accepted[-1]["options"]) if accepted else tuple(_START.value.split())  # type: ignore[arg-type]
+        chosen: OptionSet = accepted[-1]["options"] if accepted else ()  # type: ignore[assignment]
         level = optimization_level(corpus.modules[0].options()).removeprefix("-")
         about = {"compiler": toolchain.version_text, "steps": [step["what"] for step in accepted]}
         OptionSets({level: chosen}, about=about).save(folder / "options.json")

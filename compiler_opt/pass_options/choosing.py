@@ -1,7 +1,7 @@
 """Chooses a set of options, and a menu of sets for functions, by what a screening has found.
 
 Forward selection takes the option that gains most on top of those chosen, as long as it gains something and satisfies
-the constraint; after each, backward steps drop what no longer pays. An option's last known gain is taken for its next
+the constraint; then backward steps drop what no longer pays. An option's last known gain is taken for its next
 one until it would be chosen, so that few sets have to be measured. At the end, pairs are tried of options that gain
 nothing alone.
 """
@@ -58,11 +58,21 @@ def choose(
       gain: measures a set.
       constraint: checks a set, once its gain would let it be chosen.
       at_least: what an option has to gain on top of a set.
-      start: the set to begin with.
+      start: the set to begin with, unless the constraint refuses it; first, options are dropped that do not pay.
       pairs: of so many options that remain, the best ones, all pairs are tried at the end.
     """
-    chosen, best = start, gain(start) if start else 0.0
-    waiting = [(estimate, option) for estimate, option in ranked if estimate < -at_least / 2 and option not in start]
+    chosen: OptionSet = ()
+    best = 0.0
+    if start:
+        found = gain(start)
+        reason = constraint(start)
+        if not reason:
+            chosen, best = start, found
+        yield Step(chosen, f"start: {' '.join(start)}", found, reason)
+        for step in _backward(chosen, best, gain, constraint):
+            chosen, best = step.options, step.gain
+            yield step
+    waiting = [(estimate, option) for estimate, option in ranked if estimate < -at_least / 2 and option not in chosen]
     heapq.heapify(waiting)
     left: list[tuple[float, str]] = []
     while waiting and waiting[0][0] < -at_least:
@@ -78,10 +88,9 @@ def choose(
         else:
             chosen, best = extended, best + found
             yield Step(chosen, f"+ {option}", best)
-            for shorter, dropped, shorter_gain in _shorter(chosen, option, gain):
-                if shorter_gain <= best and not constraint(shorter):
-                    chosen, best = shorter, shorter_gain
-                    yield Step(chosen, f"- {dropped}", best)
+    for step in _backward(chosen, best, gain, constraint):
+        chosen, best = step.options, step.gain
+        yield step
     for first, second in itertools.combinations([option for _, option in sorted(left)[:pairs]], 2):
         if parse_option(first)[0] == parse_option(second)[0]:
             continue
@@ -100,12 +109,13 @@ def _extended(options: OptionSet, option: str) -> OptionSet:
     return (*(each for each in options if parse_option(each)[0] != name), option)
 
 
-def _shorter(options: OptionSet, kept: str, gain: Gain) -> Iterator[tuple[OptionSet, str, float]]:
-    """The set without each of its options in turn, except one, and what it gains."""
-    for option in options:
-        if option != kept:
-            shorter = tuple(each for each in options if each != option)
-            yield shorter, option, gain(shorter)
+def _backward(chosen: OptionSet, best: float, gain: Gain, constraint: Constraint) -> Iterator[Step]:
+    """Drops options of a set, in their order, that do not pay."""
+    for option in chosen:
+        shorter = tuple(each for each in chosen if each != option)
+        if (found := gain(shorter)) <= best and not constraint(shorter):
+            chosen, best = shorter, found
+            yield Step(chosen, f"- {option}", best)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -78,6 +78,20 @@ def test_a_pair_that_pays_only_together_is_found() -> None:
     assert chosen(together, pairs=0)[0] == {"-a"}
 
 
+def test_the_start_loses_what_does_not_pay() -> None:
+    effects = Effects({"-a": -0.02, "-b": 0.001, "-c": -0.01})
+    steps = list(choose(effects.ranked(), effects.gain, lambda _: "", start=("-a", "-b")))
+    assert [step.what for step in steps] == ["start: -a -b", "- -b", "+ -c"]
+    assert steps[-1].options == ("-a", "-c")
+
+
+def test_a_start_that_the_constraint_refuses_is_not_begun_with() -> None:
+    effects = Effects({"-a": -0.02, "-b": -0.01})
+    steps = list(choose(effects.ranked(), effects.gain, lambda each: "slow" * ("-a" in each), start=("-a", "-b")))
+    assert [step.refused for step in steps] == ["slow", "slow", ""]
+    assert steps[-1].options == ("-b",)
+
+
 def test_few_sets_are_measured() -> None:
     effects = Effects({f"-o{number}": -0.0005 * number for number in range(100)})
     chosen(effects, pairs=0)
