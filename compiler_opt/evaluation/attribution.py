@@ -16,7 +16,7 @@ import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from compiler_opt.llvm.object_file import ObjectSizes
+from compiler_opt.llvm.object_file import ObjectSizes, TextParts
 from compiler_opt.policies.decisions import Site
 
 
@@ -65,8 +65,8 @@ class DecisionChange:
       exact_bytes: change of functions that depend on no other such decision.
       shared_bytes: its part of the change of functions that depend on several.
       num_functions: functions whose change is attributed to it.
-      linked_bytes: linked text that the second build has more than it would have if this decision alone were made as
-        in the first; None if that was not measured.
+      linked: linked text that the second build has more than it would have if this decision alone were made as in the
+        first; None if that was not measured.
     """
 
     site: Site
@@ -76,7 +76,7 @@ class DecisionChange:
     exact_bytes: float = 0.0
     shared_bytes: float = 0.0
     num_functions: int = 0
-    linked_bytes: int | None = None
+    linked: TextParts | None = None
 
     @property
     def change(self) -> float:

@@ -17,7 +17,7 @@ from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, ConfigError, ProtocolError
 from compiler_opt.evaluation.attribution import Attribution, CompiledModule, DecisionChange, FunctionChange, attribute
 from compiler_opt.llvm import processes
-from compiler_opt.llvm.object_file import linked_parts
+from compiler_opt.llvm.object_file import TextParts, linked_parts
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
@@ -50,13 +50,13 @@ class ProjectExplanation:
     Attributes:
       num_modules: modules that both policies compile; the others are left out.
       num_decisions: decisions in the second build.
-      linked_bytes: linked text of both builds; None if they cannot be linked.
+      linked: linked text of both builds; None if they cannot be linked.
     """
 
     name: str
     num_modules: int
     num_decisions: int
-    linked_bytes: tuple[int, int] | None
+    linked: tuple[TextParts, TextParts] | None
     attribution: Attribution
 
 
@@ -158,7 +158,7 @@ class _ProjectBuilds:
         self._folder = folder
         self._settings = settings
         self._compiled: tuple[dict[str, CompiledModule], dict[str, CompiledModule]] = ({}, {})
-        self._linked_bytes: tuple[int, int] | None = None
+        self._linked: tuple[TextParts, TextParts] | None = None
 
     def jobs(self) -> Iterator[Job]:
         for name, module in self._modules.items():
@@ -181,14 +181,14 @@ class _ProjectBuilds:
         first, second = ([compiled[name] for name in names] for compiled in self._compiled)
         try:
             before, after = (
-                linked_parts(lld, [self._object(number, name) for name in names], scratch=self._folder).total
+                linked_parts(lld, [self._object(number, name) for name in names], scratch=self._folder)
                 for number in range(2)
             )
-            self._linked_bytes = before, after
+            self._linked = before, after
         except (CompileError, ProtocolError) as error:
             failures[f"link of {self.name}"] = str(error)
         num_decisions = sum(len(module.inlined) for module in second)
-        return ProjectExplanation(self.name, len(names), num_decisions, self._linked_bytes, attribute(first, second))
+        return ProjectExplanation(self.name, len(names), num_decisions, self._linked, attribute(first, second))
 
     def flip(self, decision: DecisionChange, number: int) -> Iterator[tuple[int, Job]]:
         """Compilations under the second policy, but for one decision; each with the number."""
@@ -198,11 +198,11 @@ class _ProjectBuilds:
             path = self._folder / "flips" / f"{number}-{self._numbers[name]}.o"
             yield number, Job(self._modules[name], policy, settings=self._settings, keep_object=path)
 
-    def added_bytes(self, lld: Path, objects: Mapping[str, Path]) -> int:
+    def added(self, lld: Path, objects: Mapping[str, Path]) -> TextParts:
         """What the second build has more than the same with some other objects, by module."""
-        assert self._linked_bytes is not None
+        assert self._linked is not None
         paths = [objects.get(name, self._object(1, name)) for name in self._included()]
-        return self._linked_bytes[1] - linked_parts(lld, paths, scratch=self._folder).total
+        return self._linked[1] - linked_parts(lld, paths, scratch=self._folder)
 
     def _included(self) -> list[str]:
         return [name for name in self._modules if all(name in compiled for compiled in self._compiled)]
@@ -233,17 +233,17 @@ def _verify(
             failed.add(numbers[job.keep_object])
         objects.setdefault(numbers[job.keep_object], {})[rollout.module] = job.keep_object
         on_rollout(rollout)
-    measured: dict[tuple[str, Site], int] = {}
+    measured: dict[tuple[str, Site], TextParts] = {}
     for number, (project, decision) in enumerate(chosen):
         if number not in failed:
             try:
-                measured[project, decision.site] = builds[project].added_bytes(lld, objects[number])
+                measured[project, decision.site] = builds[project].added(lld, objects[number])
             except (CompileError, ProtocolError) as error:
                 failures[f"link of {project} with one decision changed"] = str(error)
 
     def with_measurements(project: ProjectExplanation) -> ProjectExplanation:
         decisions = tuple(
-            dataclasses.replace(decision, linked_bytes=measured.get((project.name, decision.site)))
+            dataclasses.replace(decision, linked=measured.get((project.name, decision.site)))
             for decision in project.attribution.decisions
         )
         return dataclasses.replace(project, attribution=dataclasses.replace(project.attribution, decisions=decisions))
@@ -256,7 +256,7 @@ def verifiable(projects: Sequence[ProjectExplanation]) -> list[tuple[str, Decisi
     found = [
         (project.name, decision)
         for project in projects
-        if project.linked_bytes is not None
+        if project.linked is not None
         for decision in project.attribution.decisions
         if decision.first is not None and decision.second is not None
     ]

@@ -1,12 +1,14 @@
 """Reports an explanation: `decisions.csv`, `functions.csv`, `summary.json`, `report.html`, and the terminal's text."""
 
+import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from compiler_opt.evaluation.attribution import DecisionChange
 from compiler_opt.evaluation.explain import Explanation, ProjectExplanation
-from compiler_opt.evaluation.report_parts import write_report
+from compiler_opt.evaluation.report_parts import linked_cells, write_report
+from compiler_opt.evaluation.results import PARTS
 from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.report import page
 from compiler_opt.report.formatting import bytes_text, change_text, count_text, signed_bytes_text
@@ -36,7 +38,7 @@ def decision_rows(explanation: Explanation) -> Iterable[dict[str, Any]]:
             "bytes": f"{decision.change:.2f}",
             "exact_bytes": f"{decision.exact_bytes:.2f}",
             "shared_bytes": f"{decision.shared_bytes:.2f}",
-            "linked_bytes": "" if decision.linked_bytes is None else decision.linked_bytes,
+            **linked_cells(decision.linked, "linked"),
             "functions": decision.num_functions,
             "modules": len(decision.modules),
             "module": decision.modules[0],
@@ -73,7 +75,10 @@ def to_json(explanation: Explanation) -> dict[str, Any]:
                 "modules": project.num_modules,
                 "decisions": project.num_decisions,
                 "decisions_differing": project.attribution.num_differing,
-                "linked_bytes": project.linked_bytes,
+                "linked_bytes": None if project.linked is None else [parts.total for parts in project.linked],
+                "linked_parts": dict(
+                    zip(explanation.policies, map(dataclasses.asdict, project.linked or ()), strict=False)
+                ),
                 "functions_bytes": project.attribution.change,
                 "unattributed_bytes": project.attribution.unattributed_bytes,
             }
@@ -100,36 +105,38 @@ def terminal_text(explanation: Explanation) -> str:
 def render(explanation: Explanation) -> str:
     """The page."""
     first, second = explanation.policies
-    change = _linked_change(explanation.projects)
+    change, code_change = (_linked_change(explanation.projects, part) for part in ("total", "code"))
     return page.render(
         "explanation.html",
         title=f"{second} against {first}: {change_text(change)} linked text",
         explanation=explanation,
         first=first,
         second=second,
-        cards=_cards(explanation, change),
+        cards=_cards(explanation, change, code_change),
         projects=_projects(explanation),
         functions=_functions(explanation, _MAX_PAGE_ROWS),
         decisions=_decisions(explanation, _MAX_PAGE_ROWS),
-        has_measured=any(decision.linked_bytes is not None for _, decision in explanation.decisions()),
+        has_measured=any(decision.linked is not None for _, decision in explanation.decisions()),
         failures=Table(["where", "reason"], list(explanation.failures.items()), num_text_columns=2),
     )
 
 
-def _cards(explanation: Explanation, change: float | None) -> list[tuple[str, Cell, str]]:
+def _cards(explanation: Explanation, change: float | None, code_change: float | None) -> list[tuple[str, Cell, str]]:
     attributions = [project.attribution for project in explanation.projects]
     differing = sum(attribution.num_differing for attribution in attributions)
     num_decisions = sum(project.num_decisions for project in explanation.projects)
     num_functions = sum(len(attribution.functions) for attribution in attributions)
     return [
         ("Linked text", Change(change), "all projects together"),
+        ("Code among it", Change(code_change), "without constants and tables"),
         ("Decisions that differ", f"{differing:,}", f"of {num_decisions:,}"),
         ("Functions that differ", f"{num_functions:,}", "in size"),
     ]
 
 
-def _linked_change(projects: Iterable[ProjectExplanation]) -> float | None:
-    linked = [project.linked_bytes for project in projects if project.linked_bytes is not None]
+def _linked_change(projects: Iterable[ProjectExplanation], part: str) -> float | None:
+    """Change of a part of linked text, all projects together; None if none was linked."""
+    linked = [[getattr(parts, part) for parts in project.linked] for project in projects if project.linked is not None]
     if not linked:
         return None
     return relative_change(sum(before for before, _ in linked), sum(after for _, after in linked))
@@ -139,15 +146,17 @@ def _projects(explanation: Explanation) -> Table:
     first, second = explanation.policies
     rows: list[list[Cell]] = []
     for project in explanation.projects:
-        sizes: list[Cell] = ["", "", "", Change(None)]
-        if project.linked_bytes is not None:
-            sizes = size_cells(*project.linked_bytes, relative_change(*project.linked_bytes))
+        sizes: list[Cell] = ["", "", "", Change(None), *("" for _ in PARTS)]
+        if project.linked is not None:
+            before, after = (parts.total for parts in project.linked)
+            changes = dataclasses.astuple(project.linked[1] - project.linked[0])
+            sizes = [*size_cells(before, after, relative_change(before, after)), *map(signed_bytes_text, changes)]
         functions = _rounded(project.attribution.change)
         unattributed = _rounded(project.attribution.unattributed_bytes)
         differing = f"{project.attribution.num_differing:,} of {project.num_decisions:,}"
         rows.append([project.name, *sizes, functions, unattributed, differing])
-    head = ["project", first, second, "bytes", "change", "in functions", "unattributed", "decisions that differ"]
-    return Table(head, rows)
+    sizes_head = [first, second, "bytes", "change", *PARTS]
+    return Table(["project", *sizes_head, "in functions", "unattributed", "decisions that differ"], rows)
 
 
 def _functions(explanation: Explanation, limit: int) -> Table:
@@ -168,7 +177,7 @@ def _functions(explanation: Explanation, limit: int) -> Table:
 
 def _decisions(explanation: Explanation, limit: int) -> Table:
     decisions = explanation.decisions()
-    measured = any(decision.linked_bytes is not None for _, decision in decisions)
+    measured = any(decision.linked is not None for _, decision in decisions)
     rows = []
     for project, decision in decisions[:limit]:
         row = [
@@ -181,10 +190,11 @@ def _decisions(explanation: Explanation, limit: int) -> Table:
             _rounded(decision.change),
         ]
         if measured:
-            row.append("" if decision.linked_bytes is None else signed_bytes_text(decision.linked_bytes))
+            added = decision.linked
+            row += ["", ""] if added is None else [signed_bytes_text(count) for count in (added.total, added.code)]
         rows.append(row)
     head = ["callee into caller", "project", "decision", "attribution", "where", "bytes"]
-    return Table(head + (["measured"] if measured else []), rows, num_text_columns=5, wrapped=frozenset({0, 4}))
+    return Table(head + (["measured", "code"] if measured else []), rows, num_text_columns=5, wrapped=frozenset({0, 4}))
 
 
 def _modules_text(decision: DecisionChange) -> str:

@@ -18,6 +18,7 @@ from compiler_opt.evaluation.results import (
 )
 from compiler_opt.evaluation.statistics import CONFIDENCE, Estimate
 from compiler_opt.files import write_text
+from compiler_opt.llvm.object_file import TextParts
 from compiler_opt.report import page
 from compiler_opt.report.formatting import change_text, count_text, interval_text
 from compiler_opt.report.table import Cell, Change, Table, csv_text
@@ -71,19 +72,18 @@ def project_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:
             "excluded": len(project.excluded),
         }
         for who in (DEFAULT, *evaluation.policies):
-            row |= _linked_cells(project, who, who)
+            row |= linked_cells(project.linked.get(who), f"{who}_linked")
             row[f"{who}_object_bytes"] = project.object_bytes(who)
             row[f"{who}_score"] = f"{project.score(who):.3f}"
             if who != DEFAULT:
                 row[f"{who}_failures"] = project.num_substituted(who)
-        yield row | _linked_cells(project, NEVER_WORSE, "never_worse")
+        yield row | linked_cells(project.linked.get(NEVER_WORSE), "never_worse_linked")
 
 
-def _linked_cells(project: ProjectResult, name: str, column: str) -> dict[str, Any]:
-    """The bytes of a linked program and of its parts, empty if there is none; `column` begins the columns' names."""
-    linked = project.linked.get(name)
+def linked_cells(linked: TextParts | None, column: str) -> dict[str, Any]:
+    """Linked bytes, together and of each part, empty if there are none; `column` begins the columns' names."""
     sizes = {"": linked.total, **{f"_{part}": getattr(linked, part) for part in PARTS}} if linked is not None else {}
-    return {f"{column}_linked{part}_bytes": sizes.get(part, "") for part in ("", *(f"_{part}" for part in PARTS))}
+    return {f"{column}{part}_bytes": sizes.get(part, "") for part in ("", *(f"_{part}" for part in PARTS))}
 
 
 def evaluation_page(

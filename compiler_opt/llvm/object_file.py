@@ -9,6 +9,7 @@ entry of `.eh_frame` counts with its function and group.
 """
 
 import dataclasses
+import operator
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -56,6 +57,10 @@ class TextParts:
     def total(self) -> int:
         """The text column of `llvm-size`."""
         return self.code + self.constants + self.unwind + self.dynamic
+
+    def __sub__(self, other: "TextParts") -> "TextParts":
+        """The difference of each part."""
+        return TextParts(*map(operator.sub, dataclasses.astuple(self), dataclasses.astuple(other)))
 
     def is_better(self, other: "TextParts") -> bool:
         """Whether it is smaller than another, and has no more code."""

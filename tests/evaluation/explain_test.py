@@ -11,6 +11,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.evaluation import explain_report
 from compiler_opt.evaluation.explain import ExplainSettings, Explanation, explain
+from compiler_opt.evaluation.results import PARTS
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import ConstantPolicy
 from compiler_opt.problems import problem as problems
@@ -37,21 +38,23 @@ def explanation(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) 
 def test_the_decisions_that_make_it_bigger(explanation: Explanation) -> None:
     assert explanation.policies == ("default", "policy") and not explanation.failures
     for project in explanation.projects:
-        assert project.linked_bytes is not None and project.linked_bytes[0] < project.linked_bytes[1]
+        assert project.linked is not None
+        added = project.linked[1] - project.linked[0]
+        assert added.code > 0
         found = project.attribution
         attributed = sum(decision.change for decision in found.decisions) + found.unattributed_bytes
         assert abs(attributed - found.change) < 1e-6
         assert all((decision.first, decision.second) == (True, False) for decision in found.decisions)
-        # Nothing is inlined, so nothing but functions grows.
-        assert round(found.change) == project.linked_bytes[1] - project.linked_bytes[0]
+        # Nothing is inlined, so nothing but functions and their unwind tables grows.
+        assert round(found.change) == added.total == added.code + added.unwind
     project_name, largest = explanation.decisions()[0]
     assert project_name == "shapes"
     assert explanation.name(largest.site.callee).startswith("int clamp<int>")
     assert explanation.name(largest.site.caller).startswith("int sum<int>")
     assert largest.modules == ("shapes/area.cpp.o", "shapes/edge.cpp.o")  # both emit `sum`
     # Alone, it does not remove `clamp`, which is still called elsewhere, but the loop of `sum` shrinks.
-    assert largest.linked_bytes is not None and 0 < largest.linked_bytes < largest.change
-    measured = [decision.linked_bytes is not None for _, decision in explanation.decisions()]
+    assert largest.linked is not None and 0 < largest.linked.code <= largest.linked.total < largest.change
+    measured = [decision.linked is not None for _, decision in explanation.decisions()]
     assert measured == [True, True, *[False] * (len(measured) - 2)]
 
 
@@ -60,11 +63,18 @@ def test_reports(explanation: Explanation, tmp_path: Path) -> None:
     assert "int clamp&lt;int&gt;" in page and "int clamp<int>" not in page and "measured" in page
     rows = list(csv.DictReader((tmp_path / "decisions.csv").read_text().splitlines()))
     assert len(rows) == len(explanation.decisions()) and rows[0]["first"] == "inlined" and rows[0]["second"] == "kept"
+    parts = [int(rows[0][f"linked_{part}_bytes"]) for part in PARTS]
+    assert sum(parts) == int(rows[0]["linked_bytes"]) > 0 and rows[-1]["linked_code_bytes"] == ""
     functions = list(csv.DictReader((tmp_path / "functions.csv").read_text().splitlines()))
     assert {"value_of", "_Z5clampIiET_S0_S0_S0_"} <= {row["symbol"] for row in functions}
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert [project["project"] for project in summary["projects"]] == ["shapes", "plain"]
+    for project in summary["projects"]:
+        linked = [project["linked_parts"][policy] for policy in explanation.policies]
+        assert [sum(parts[part] for part in PARTS) for parts in linked] == project["linked_bytes"]
     text = explain_report.terminal_text(explanation)
+    head = text.splitlines()[0].split()
+    assert head[head.index("change") + 1 :][:4] == ["code", "constants", "unwind", "dynamic"]
     assert "value_of into both (call 2)" in text and "inlined -> kept" in text
 
 
