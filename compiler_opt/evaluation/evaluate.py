@@ -196,8 +196,7 @@ class _ProjectRun:
 
     def jobs(self, options: OptionSets | None, toolchain: Toolchain, settings: EvaluationSettings) -> Iterator[Job]:
         for module in self._modules:
-            pass_options = () if options is None else options.of_module(module, toolchain)
-            with_options = dataclasses.replace(module, pass_options=pass_options)
+            with_options = module if options is None else options.apply(module, toolchain)
             # Python's hash differs from run to run.
             seed = zlib.crc32(module.name.encode("utf-8", "surrogateescape"), settings.seed & 0xFFFFFFFF)
             for name, variant in self._variants.items():

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import resource
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -9,11 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from compiler_opt.checked_values import read_json
+from compiler_opt.deploy.pass_options import NO_OPTIONS
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import write_json
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize.changes import Reference
 from compiler_opt.optimize.program import OPTIMISATION, Compilers, Program, Variant
+from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.problems.problem import Problem
 from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.pipeline import TRAINING, PipelineSettings
@@ -139,6 +142,8 @@ class OptimizeSettings:
       test_command: runs the project's tests, in the build folder; None for the tests registered with CTest.
       verdict_minutes: after this time, no further build or run of tests begins to find out why tests fail.
       level: optimisation level of every file in every build, whatever the project asks for.
+      pass_options: options of LLVM's passes at this level, which the compiler can take; policy and decisions are found
+        and deployed with these.
       jobs: compilers at a time.
       trust_corpus: train with all options of the build, see `corpus.command_line`.
     """
@@ -152,6 +157,7 @@ class OptimizeSettings:
     test_command: tuple[str, ...] | None = None
     verdict_minutes: float = 60.0
     level: str = OPTIMISATION
+    pass_options: OptionSets = NO_OPTIONS
     jobs: int = 1
     trust_corpus: bool = False
 
@@ -159,6 +165,18 @@ class OptimizeSettings:
     def options(self) -> tuple[str, ...]:
         """Added to every compilation of every variant."""
         return self.level, "-fno-lto"
+
+    def identity(self, program: Program, toolchain: Toolchain) -> dict[str, str]:
+        """The properties that must be the same for any optimisation to continue."""
+        identity = {
+            **program.identity(),
+            "compiler": f"{toolchain.clang} {toolchain.version_text}",
+            "test command": json.dumps(self.test_command),
+        }
+        options = self.pass_options
+        if options != NO_OPTIONS:
+            identity["set of options"] = json.dumps([options.levels, options.targets], sort_keys=True)
+        return identity
 
 
 @dataclasses.dataclass(frozen=True)

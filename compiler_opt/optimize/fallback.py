@@ -3,21 +3,26 @@
 A search confirms what it finds by linking objects of the corpus. What users link may differ: a shared library has names
 and relocations, and a source may be compiled for several targets. So the targets themselves have the last word:
 
-    0 policy and decisions as found
+    0 policy, decisions and options of LLVM's passes as found
     1 where a target is larger, clang's own decisions are replayed in all modules that are linked with it
-    2 clang's own decisions everywhere
+      the same without the options, if there are any
+    2 clang's own decisions everywhere, without the options
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.deploy.pass_options import NO_OPTIONS
 from compiler_opt.files import replaced_folder
 from compiler_opt.optimize import steps
 from compiler_opt.optimize.context import FALLBACK, OptimizationContext
 from compiler_opt.optimize.program import Variant, link_groups, targets_of_tests
 from compiler_opt.optimize.results import measure
+from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.decisions import Decisions, Site, provenance
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.search.builds import Compiled
@@ -38,13 +43,14 @@ def build_without_growth(
     folder = context.folder / FALLBACK
     is_first = True
     while True:
-        done = context.state.steps.get(FALLBACK)
-        level = int(done.result["level"]) if done is not None and done.done else 0
+        done = _done(context)
+        level, options = int(done["level"]), context.settings.pass_options if done["options"] else NO_OPTIONS
+        deployed, replayed = policy_dir, decisions
         if level == _EVERYWHERE:
-            policy_dir, decisions = folder / "policy", None
+            deployed, replayed = folder / "policy", None
         elif level:
-            decisions = folder / "decisions.json"
-        optimized = context.variant("optimized", steps.deploy_policy(context, policy_dir, decisions))
+            replayed = folder / "decisions.json"
+        optimized = context.variant("optimized", steps.deploy_policy(context, deployed, replayed, options))
         if is_first:
             context.heading(6, "Builds: plain clang -Oz, and with the policy")
             steps.build(context, default)
@@ -57,42 +63,55 @@ def build_without_growth(
         context.echo(f"larger than with plain clang: {', '.join(grown)}; there, clang's own decisions are kept")
         with context.state.step(FALLBACK) as step:
             folder.mkdir(exist_ok=True)
-            if level:
+            keeps_options, targets = level == 0, list(dict.fromkeys([*done["targets"], *grown]))
+            if level and options == NO_OPTIONS:
+                level = _EVERYWHERE
                 with replaced_folder(folder / "policy") as new:
                     NetworkWeights.keeping_default(context.problem.feature_names[0]).save(new)
             else:
-                _replaced(context, corpus, policy_dir, decisions, grown, default).save(folder / "decisions.json")
-            step.result = {"level": level + 1, "targets": grown}
+                level = 1
+                kept = options if keeps_options else NO_OPTIONS
+                own = _replaced(context, corpus, kept, policy_dir, decisions, targets, default)
+                own.save(folder / "decisions.json")
+            step.result = {"level": level, "targets": targets, "options": keeps_options}
         context.forget_deployment()
 
 
 def note(context: OptimizationContext) -> str | None:
     """A sentence about where clang's own decisions are kept; None if they are nowhere."""
-    done = context.state.steps.get(FALLBACK)
-    if done is None:
+    done = _done(context)
+    if not done["level"]:
         return None
-    where = "everywhere" if done.result["level"] == _EVERYWHERE else "in all that is linked with them"
+    where = "everywhere" if done["level"] == _EVERYWHERE else "in all that is linked with them"
+    dropped = context.settings.pass_options != NO_OPTIONS and not done["options"]
     return (
-        f"Larger with the policy than without: {', '.join(done.result['targets'])}. So clang's own decisions are kept "
-        f"{where}."
+        f"Larger with the policy than without: {', '.join(done['targets'])}. So clang's own decisions are kept "
+        f"{where}{', and no options of LLVM are set' if dropped else ''}."
     )
+
+
+def _done(context: OptimizationContext) -> Mapping[str, Any]:
+    """How far it has fallen back, by the level above; which targets were larger, and whether options are left."""
+    step = context.state.steps.get(FALLBACK)
+    return {"level": 0, "targets": [], "options": True} | (step.result if step is not None and step.done else {})
 
 
 def _replaced(
     context: OptimizationContext,
     corpus: Corpus,
+    options: OptionSets,
     policy_dir: Path,
     decisions: Path | None,
     grown: list[str],
     default: Variant,
 ) -> Decisions:
-    """The decisions, with clang's own in all modules that are linked with the targets that have grown."""
+    """The decisions, with clang's own under these options in all that is linked with targets that have grown."""
     program, problem = context.program, context.problem
     targets = program.targets(default)
     testing = targets_of_tests(targets, program.test_programs(default))
     groups = link_groups([target for target in targets if target.name not in testing])
     affected = {groups[name] for name in grown}
-    modules = [module for module in corpus.modules if module.project in affected]
+    modules = [options.apply(each, context.toolchain) for each in corpus.modules if each.project in affected]
     kept: dict[Site, int] = {}
     with WorkerPool(context.toolchain, problem, context.settings.jobs) as pool:
         compiled = PoolCompiler(pool, modules, DefaultPolicy(problem)).compile({n: {} for n in range(len(modules))})

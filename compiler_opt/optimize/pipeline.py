@@ -14,7 +14,6 @@ any.
 """
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from compiler_opt.optimize.program import EMBED_BITCODE, Program, TestRun, Varia
 from compiler_opt.optimize.results import Cost, Result, TargetSize, measure
 from compiler_opt.optimize.searching import search_decisions
 from compiler_opt.optimize.verdict import Verdict
+from compiler_opt.pass_options.sets import describe_sets
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.tensorflow_loading import require_tensorflow
@@ -76,11 +76,7 @@ def _identity(
     program: Program, toolchain: Toolchain, settings: OptimizeSettings, reused: ReusedPolicy | None
 ) -> dict[str, str]:
     """The properties that must be the same for an optimisation to continue."""
-    identity = {
-        **program.identity(),
-        "compiler": f"{toolchain.clang} {toolchain.version_text}",
-        "test command": json.dumps(settings.test_command),
-    }
+    identity = settings.identity(program, toolchain)
     if reused is not None:
         return identity | {"policy": str(reused.policy_dir)}
     return identity | {"settings of the training": settings.changed_settings}
@@ -173,6 +169,7 @@ def _provenance(context: OptimizationContext, corpus: Corpus, policy_dir: Path) 
     facts = {
         "Compiler": f"{context.toolchain.version_text} ({context.toolchain.target})",
         "Options": " ".join(context.settings.options),
+        "Options of LLVM's passes": describe_sets(corpus.modules),
         "Corpus": f"{len(corpus.modules)} modules, linked into {', '.join(corpus.projects())}",
         "Policy": str(policy_dir),
     }

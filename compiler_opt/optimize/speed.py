@@ -166,9 +166,7 @@ def optimize_for_speed(
     check_folder_writable(settings.output)
     inliner_plugin(toolchain)
     identity = {
-        **program.identity(),
-        "compiler": f"{toolchain.clang} {toolchain.version_text}",
-        "test command": json.dumps(settings.test_command),
+        **settings.identity(program, toolchain),
         "objective": f"{speed.metric} of {json.dumps(speed.benchmark.commands)} at {settings.level}, with a profile",
     }
     with exclusive_directory(settings.output, "--output"):
@@ -339,7 +337,8 @@ class _SpeedOptimization:
             output = context.folder / "deployed"
             shutil.rmtree(output, ignore_errors=True)
             request = PolicyRequest(levels=(context.settings.level,))
-            deploy([request], output, [context.toolchain.clang], decisions=[context.folder / DECISIONS])
+            clangs, options = [context.toolchain.clang], context.settings.pass_options
+            deploy([request], output, clangs, decisions=[context.folder / DECISIONS], options=options)
             return {}
 
         context.once("deployment", work, message="done before")

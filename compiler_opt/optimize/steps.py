@@ -16,6 +16,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making.extract import extract
 from compiler_opt.corpus.making.writing import write_description
 from compiler_opt.deploy.deployment import deploy
+from compiler_opt.deploy.pass_options import NO_OPTIONS
 from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
@@ -27,6 +28,7 @@ from compiler_opt.optimize.context import SEARCH, OptimizationContext, Step
 from compiler_opt.optimize.program import Compilers, TestRun, Variant, targets_of_tests, training_objects
 from compiler_opt.optimize.suites import CommandSuite
 from compiler_opt.optimize.verdict import Verdict, judge
+from compiler_opt.pass_options.sets import OptionSets, describe_sets
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.progress_bar import progress_bar
@@ -44,7 +46,10 @@ _WARNING = re.compile(r"warning: mlgo.*")
 
 
 def make_corpus(context: OptimizationContext, bitcode: Variant) -> Corpus:
-    """Builds the program with bitcode and extracts a corpus, one project for each file that is linked."""
+    """Builds the program with bitcode and extracts a corpus, one project for each file that is linked.
+
+    Its modules are compiled with the options of the settings.
+    """
     folder, program = context.folder / "corpus", context.program
 
     def work(step: Step) -> dict[str, Any]:
@@ -70,7 +75,11 @@ def make_corpus(context: OptimizationContext, bitcode: Variant) -> Corpus:
     if not context.state.is_done("corpus"):
         build(context, bitcode)
     context.once("corpus", work, message=_DONE)
-    return Corpus.load(folder, trusted=context.settings.trust_corpus)
+    corpus, options = Corpus.load(folder, trusted=context.settings.trust_corpus), context.settings.pass_options
+    modules = tuple(options.apply(module, context.toolchain) for module in corpus.modules)
+    if options != NO_OPTIONS:
+        context.echo(f"options of LLVM's passes: {describe_sets(modules)}")
+    return dataclasses.replace(corpus, modules=modules)
 
 
 def build(context: OptimizationContext, variant: Variant) -> None:
@@ -203,8 +212,10 @@ def _improve(context: OptimizationContext, training: PipelineStep) -> None:
         )
 
 
-def deploy_policy(context: OptimizationContext, policy_dir: Path, decisions: Path | None) -> Compilers:
-    """Makes compiler drivers that run the policy, and replay decisions if there is a file of them.
+def deploy_policy(
+    context: OptimizationContext, policy_dir: Path, decisions: Path | None, options: OptionSets
+) -> Compilers:
+    """Makes compiler drivers that run the policy with options, and replay decisions if there is a file of them.
 
     Raises:
       PolicyError: the policy does not fit the compiler.
@@ -215,7 +226,8 @@ def deploy_policy(context: OptimizationContext, policy_dir: Path, decisions: Pat
     def work(step: Step) -> dict[str, Any]:
         shutil.rmtree(output, ignore_errors=True)
         replayed = [decisions] if decisions is not None else []
-        deploy([PolicyRequest(policy_dir)], output, [context.toolchain.clang], decisions=replayed)
+        request = PolicyRequest(policy_dir)
+        deploy([request], output, [context.toolchain.clang], decisions=replayed, options=options)
         return {}
 
     context.once("deployment", work, message=_DONE)

@@ -12,7 +12,8 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,6 +26,7 @@ from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.files import shown, write_json
 from compiler_opt.llvm.pass_options import parse_option
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.report.formatting import count_text
 
 FORMAT = 1
 LEVELS = ("O2", "O3", "Os", "Oz")
@@ -78,6 +80,14 @@ class OptionSets:
         levels = {**self.levels, **self.targets.get(architecture, {})}
         return levels.get(level, ())
 
+    def at(self, level: str) -> "OptionSets":
+        """The sets of one level alone; equal to `OptionSets({})` if there are none."""
+
+        def only(levels: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+            return {level: levels[level]} if level in levels else {}
+
+        return OptionSets(only(self.levels), {name: only(each) for name, each in self.targets.items() if level in each})
+
     def of_module(self, module: Module, toolchain: Toolchain) -> tuple[str, ...]:
         """Those for a module's level and target; none if its own options are missing, so that it cannot compile."""
         try:
@@ -85,6 +95,10 @@ class OptionSets:
         except CorpusError:
             return ()
         return self.options(level.removeprefix("-"), target.partition("-")[0])
+
+    def apply(self, module: Module, toolchain: Toolchain) -> Module:
+        """The module compiled with those of `of_module`."""
+        return dataclasses.replace(module, pass_options=self.of_module(module, toolchain))
 
     @classmethod
     def load(cls, path: Path) -> "OptionSets":
@@ -116,6 +130,12 @@ def shipped(major: int) -> OptionSets:
     if not found:
         return OptionSets({})
     return OptionSets.load(found[min(found, key=lambda other: (abs(other - major), -other))])
+
+
+def describe_sets(modules: Iterable[Module]) -> str:
+    """The sets that modules are compiled with, such as `-enable-load-pre=false (12 modules); none (3 modules)`."""
+    by_set = Counter(" ".join(module.pass_options) for module in modules)
+    return "; ".join(f"{options or 'none'} ({count_text(count, 'module')})" for options, count in by_set.items())
 
 
 def _first_of_each(

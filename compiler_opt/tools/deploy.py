@@ -19,14 +19,13 @@ from absl import flags
 from compiler_opt import pretrained
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.deploy.installation import SHARE
-from compiler_opt.deploy.pass_options import AUTO, NO_OPTIONS
 from compiler_opt.deploy.policies import DEFAULT_LEVELS, DEFAULT_SPEED_LEVELS, PolicyRequest
 from compiler_opt.deploy.versions import next_version, replace_link
 from compiler_opt.errors import ConfigError, OutputError
 from compiler_opt.files import exclusive_directory
-from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.decisions import DEFAULT_BASE
 from compiler_opt.tools import entry_point, shared_flags
+from compiler_opt.tools.shared_flags import NONE
 
 _POLICY = shared_flags.policies(
     "policy",
@@ -40,11 +39,8 @@ _DECISIONS = flags.DEFINE_multi_string(
     "A decision file to replay where call sites match, found by a search from the same policy for inlining (or, "
     "without --policy, from clang's own decisions) with a deployed clang. May be repeated.",
 )
-_OPTIONS = flags.DEFINE_string(
-    "options",
-    AUTO,
-    "Options of LLVM's passes for each optimisation level: auto for those that ship, none, or a JSON file "
-    "(docs/pass_options.md). What a compiler cannot take is left out.",
+_OPTIONS = shared_flags.OptionsFlag(
+    "Options of LLVM's passes for each optimisation level: {forms}. What a compiler cannot take is left out."
 )
 _OUTPUT = shared_flags.required_path("output", "Folder to install into; its bin, lib and share are written.")
 _VERSIONED = flags.DEFINE_bool(
@@ -90,14 +86,11 @@ _PIN_CLANG = flags.DEFINE_bool(
     "pin_clang", False, "Use the policies only with the exact versions of the compilers, such as 22.1.2."
 )
 
-_NONE = "none"
-
 
 @entry_point.command
 def entry() -> None:
     requests = _requests(_POLICY.value, _LEVELS.value)
-    options = _OPTIONS.value
-    of_file = OptionSets.load(Path(options)) if options not in (AUTO, _NONE) else NO_OPTIONS
+    options = _OPTIONS.read()
     output = next_version(_OUTPUT.value) if _VERSIONED.value else _OUTPUT.value
     with exclusive_directory(output, "--output"):
         deployment = deploy(
@@ -105,7 +98,7 @@ def entry() -> None:
             output,
             _CLANG_PATH.value,
             decisions=[Path(name) for name in _DECISIONS.value],
-            options=AUTO if options == AUTO else of_file,
+            options=options,
             never_worse=_NEVER_WORSE.value or _NEVER_WORSE_ABOVE_KB.value is not None,
             never_worse_above_kb=_NEVER_WORSE_ABOVE_KB.value or 0,
             strict=_STRICT.value,
@@ -113,9 +106,8 @@ def entry() -> None:
             pin_clang=_PIN_CLANG.value,
             margin=_MARGIN.value,
         )
-    for compiler in deployment.compilers if options != AUTO else ():
-        for line in compiler.options.summary():
-            entry_point.warn(f"--options: clang-{compiler.major}: {line}")
+    for compiler in deployment.compilers:
+        _OPTIONS.warn(compiler.options, f"clang-{compiler.major}: ")
     if _VERSIONED.value:
         _switch(_OUTPUT.value, output)
         deployment = dataclasses.replace(deployment, prefix=_OUTPUT.value)
@@ -123,9 +115,9 @@ def entry() -> None:
 
 
 def _requests(policies: Sequence[str], levels: Sequence[str]) -> list[PolicyRequest]:
-    if _NONE in policies and len(policies) > 1:
-        raise ConfigError(f"--policy: expected {_NONE} alone, found {', '.join(policies)}; leave it or the others out")
-    named = [name for name in policies if name != _NONE]
+    if NONE in policies and len(policies) > 1:
+        raise ConfigError(f"--policy: expected {NONE} alone, found {', '.join(policies)}; leave it or the others out")
+    named = [name for name in policies if name != NONE]
     folders: list[Path | None] = [pretrained.folder(name) for name in named] or ([] if policies else [None])
     if len(levels) not in (0, len(folders)):
         numbers = {0: "none", 1: "at most one"}

@@ -18,7 +18,7 @@ from compiler_opt import pretrained
 from compiler_opt.collect.backends.embedded import EmbeddedPolicy, check_embedded_model
 from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.deploy.pass_options import AUTO, usable_options
+from compiler_opt.deploy.pass_options import AUTO, NO_OPTIONS
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import report
 from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, num_rollouts
@@ -27,7 +27,7 @@ from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.ir2vec import check_same
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.pass_options.sets import OptionSets
+from compiler_opt.pass_options.sets import OptionSets, describe_sets
 from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems import problem as problems
@@ -38,6 +38,7 @@ from compiler_opt.tools import entry_point, gin_settings, shared_flags
 from compiler_opt.tools.cost_model_flags import CostModelFlags
 from compiler_opt.tools.entry_point import echo
 from compiler_opt.tools.progress import rollout_bar
+from compiler_opt.tools.shared_flags import NONE
 
 _CORPUS = shared_flags.CorpusFlags()
 _POLICY_PATH = shared_flags.policy(
@@ -45,11 +46,10 @@ _POLICY_PATH = shared_flags.policy(
     "The policy; by default the one that ships and suits problem and compiler. `none` evaluates options alone. "
     "`embedded` is the model that is built into the compiler (write `./embedded` for a folder of that name).",
 )
-_OPTIONS = flags.DEFINE_string(
-    "options",
-    None,
-    "Options of LLVM's passes to evaluate, alone and with the policy: auto for those that ship, none, or a JSON file "
-    "(docs/pass_options.md). Modules get those of their level and architecture. By default auto for size, else none.",
+_OPTIONS = shared_flags.OptionsFlag(
+    "Options of LLVM's passes to evaluate, alone and with the policy: {forms}. Modules get those of their level and "
+    "architecture. By default auto for size, else none.",
+    default=None,
 )
 _OUTPUT_PATH = shared_flags.required_path("output_path", "Folder for the results.")
 _COMPILE_TASK = shared_flags.TaskFlag()
@@ -78,9 +78,6 @@ _GIN = gin_settings.GinFlags(
 )
 
 
-_NONE = "none"
-
-
 @entry_point.command
 def entry() -> None:
     settings = _GIN.read(gin_settings.of_compilations(), unused=["network", "vocabulary"])
@@ -95,13 +92,13 @@ def entry() -> None:
         probed = probe(clang_path, embeddings)
         policy = pretrained.default(problem, [probed], "--policy_path")
     learned = None
-    if policy not in (EmbeddedPolicy.name, _NONE):
+    if policy not in (EmbeddedPolicy.name, NONE):
         learned = problem.load_policy(pretrained.folder(policy), margin=_MARGIN.value)
     elif _MARGIN.value is not None:
-        whose = "the model that is built into the compiler has none" if policy != _NONE else "there is no policy"
+        whose = "the model that is built into the compiler has none" if policy != NONE else "there is no policy"
         raise ConfigError(f"--margin: {whose}; leave it out")
     corpus = shared_flags.configured(corpus, settings["problem_config"], learned, policy)
-    named = ([] if policy == _NONE else None) if _BASELINES.value is None else list(filter(None, _BASELINES.value))
+    named = ([] if policy == NONE else None) if _BASELINES.value is None else list(filter(None, _BASELINES.value))
     others = baselines(problem, named)
     history = load_history(_TRAINING_LOG.value) if _TRAINING_LOG.value else None
     made_by = learned.weights.metadata.get("toolchain") if learned is not None else None
@@ -163,18 +160,12 @@ def _options(corpus: Corpus, problem: AnyProblem, toolchain: Toolchain) -> Optio
     Raises:
       ConfigError: the file cannot be read.
     """
-    name = _OPTIONS.value or (AUTO if problem.is_size else _NONE)
-    if name == _NONE:
-        return None
-    found = usable_options(AUTO if name == AUTO else OptionSets.load(Path(name)), toolchain)
-    if name != AUTO:
-        for line in found.summary():
-            entry_point.warn(f"--options: {line}")
-    if any(found.sets.of_module(module, toolchain) for module in corpus.modules):
-        return found.sets
-    if _OPTIONS.value is not None:
-        levels = _counted(_levels(corpus))
-        entry_point.warn(f"--options={name}: has none that this compiler can take for {levels}; evaluates none")
+    options = _OPTIONS.usable(toolchain, AUTO if problem.is_size else NONE)
+    if options != NO_OPTIONS and any(options.of_module(module, toolchain) for module in corpus.modules):
+        return options
+    if _OPTIONS.value not in (None, NONE):
+        where = f"--options={_OPTIONS.value}: has none that this compiler can take for {_counted(_levels(corpus))}"
+        entry_point.warn(f"{where}; evaluates none")
     return None
 
 
@@ -194,10 +185,9 @@ def _provenance(
         "Corpus": f"{corpus.root.resolve().name}: {', '.join(corpus.projects())}",
     }
     if options is not None:
-        by_set = Counter(" ".join(options.of_module(module, toolchain)) for module in corpus.modules)
-        facts["Options"] = "; ".join(f"{given or 'none'} ({count} modules)" for given, count in by_set.items())
+        facts["Options"] = describe_sets(options.apply(module, toolchain) for module in corpus.modules)
     facts["Policy"] = "the model that is built into the compiler" if policy is None else str(Path(policy_name))
-    if policy_name == _NONE:
+    if policy_name == NONE:
         facts["Policy"] = "none"
     if corpus.problem_config:
         facts["Changed flags"] = "; ".join(

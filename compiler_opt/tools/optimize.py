@@ -31,6 +31,7 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt import pretrained
+from compiler_opt.deploy.pass_options import AUTO, NO_OPTIONS
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable
@@ -45,6 +46,7 @@ from compiler_opt.optimize.context import OptimizeSettings
 from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.pipeline import optimize
 from compiler_opt.optimize.speed import METRICS, PROFILE, SpeedSettings, optimize_for_speed
+from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import algorithms
@@ -52,6 +54,7 @@ from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.pipeline import TRAINING, PipelineSettings
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
 from compiler_opt.tools.entry_point import echo
+from compiler_opt.tools.shared_flags import NONE
 
 _BUILD_DIR = shared_flags.path("build_dir", "The configured CMake build folder of the program.")
 _COMPILE_COMMANDS = shared_flags.path("compile_commands", "A compilation database, instead of --build_dir.")
@@ -74,6 +77,10 @@ _WARMSTART_POLICY_DIR = shared_flags.policy(
 )
 _REUSE_POLICY = shared_flags.policy(
     "reuse_policy", "The policy, or folder of an earlier optimisation with its policy, to reuse without training."
+)
+_OPTIONS = shared_flags.OptionsFlag(
+    "Options of LLVM's passes to begin from, at the optimisation level of all files: {forms}. The policy and the "
+    "decisions are found and deployed with them. What the compiler cannot take is left out."
 )
 _TEST_COMMAND = flags.DEFINE_string(
     "test_command",
@@ -165,6 +172,7 @@ def entry() -> int:
         search_minutes=search_minutes,
         test_command=test_command,
         verdict_minutes=_VERDICT_MINUTES.value,
+        pass_options=_pass_options(toolchain, OptimizeSettings.level),
         jobs=jobs,
         trust_corpus=_TRUST_CORPUS.value,
     )
@@ -194,6 +202,7 @@ def _optimize_for_speed(
         test_command=test_command,
         verdict_minutes=_VERDICT_MINUTES.value,
         level=level,
+        pass_options=_pass_options(toolchain, level),
         jobs=jobs,
         trust_corpus=_TRUST_CORPUS.value,
     )
@@ -213,6 +222,14 @@ def _optimize_for_speed(
         echo(f"compilers: {drivers / 'mlgo-clang'} and mlgo-clang++, for {level} {profile}")
     echo(f"report: {summary}")
     return _EXIT_TESTS_BROKEN if result.verdict is not None and result.verdict.broken else 0
+
+
+def _pass_options(toolchain: Toolchain, level: str) -> OptionSets:
+    """The options of `--options` for the level that the compiler can take; warns if the user's file has none."""
+    options = _OPTIONS.usable(toolchain).at(level.removeprefix("-"))
+    if options == NO_OPTIONS and _OPTIONS.value not in (AUTO, NONE):
+        entry_point.warn(f"--options={_OPTIONS.value}: has none that this compiler can take at {level}; uses none")
+    return options
 
 
 def _learning_settings() -> tuple[PipelineSettings, InliningConfig, str | None]:

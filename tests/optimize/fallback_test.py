@@ -1,6 +1,7 @@
 """A policy that inlines all calls makes targets larger: clang's own decisions take its place there, or everywhere."""
 
 import dataclasses
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,11 @@ from compiler_opt.llvm.toolchain import probe
 from compiler_opt.optimize.cmake_program import CMakeProgram
 from compiler_opt.optimize.context import FALLBACK, OptimizeSettings
 from compiler_opt.optimize.pipeline import optimize
+from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.inlining import FEATURES
 from compiler_opt.rl.pipeline import PipelineSettings
+from tests.deploy.pass_options_test import MAIN, SWITCH
 from tests.small_project import configure
 
 _CMAKE = """
@@ -58,3 +61,26 @@ def test_no_target_is_larger(tmp_path: Path, everywhere: bool, monkeypatch: pyte
     # It is done, and stays so.
     again = optimize(CMakeProgram(tmp_path / "build", 2), probe("clang-22"), settings, lines.append)
     assert again.main == result.main
+
+
+def test_options_that_make_a_target_larger_are_dropped(tmp_path: Path) -> None:
+    """Clang's own decisions do not help; without the options, the policy decides again."""
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "CMakeLists.txt").write_text(_CMAKE)
+    (source / "large.c").write_text(SWITCH + MAIN)
+    (source / "other.c").write_text(_OTHER)
+    NetworkWeights.keeping_default(FEATURES[0]).save(tmp_path / "policy")
+    options = OptionSets({"Oz": ("-enable-tail-merge=false",)})
+    settings = OptimizeSettings(
+        tmp_path / "out", PipelineSettings(), reuse_policy=tmp_path / "policy", pass_options=options, jobs=2
+    )
+    lines: list[str] = []
+    result = optimize(CMakeProgram(configure(source, tmp_path / "build"), 2), probe("clang-22"), settings, lines.append)
+    assert "options of LLVM's passes: -enable-tail-merge=false (2 modules)" in lines
+    assert len([line for line in lines if line.startswith("larger than with plain clang: large;")]) == 2
+    assert [target.change for target in result.main] == [0, 0]
+    (note,) = (note for note in result.notes if note.startswith("Larger with the policy than without: large."))
+    assert note.endswith("are kept in all that is linked with them, and no options of LLVM are set.")
+    info = subprocess.check_output([tmp_path / "out" / "deployed" / "bin" / "mlgo-clang", "--mlgo-info"], text=True)
+    assert "tail-merge" not in info and not (tmp_path / "out" / FALLBACK / "policy").exists()

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,14 @@ from compiler_opt.optimize import speed_output
 from compiler_opt.optimize.context import DECISIONS, OptimizeSettings
 from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.speed import SpeedResult, SpeedSettings, optimize_for_speed
+from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.decisions import Decisions
 from compiler_opt.rl.pipeline import PipelineSettings
 from tests.optimize.speed_programs import database, link_command
 
 SPEED = SpeedSettings(Benchmark.of(["linked/bench"]), bytes_per_percent=20_000, minutes=0.3, wall_rounds=6)
+
+OPTIONS = OptionSets({"O2": ("-enable-load-pre=false",)})
 
 
 def optimized(tmp_path: Path, speed: SpeedSettings, echoed: list[str] | None = None) -> SpeedResult:
@@ -26,7 +30,9 @@ def optimized(tmp_path: Path, speed: SpeedSettings, echoed: list[str] | None = N
     if not path.exists():
         database(path.parent)
     program = DatabaseProgram(path, [link_command()], 2)
-    settings = OptimizeSettings(tmp_path / "out", PipelineSettings(), trains=False, level="-O2", jobs=2)
+    settings = OptimizeSettings(
+        tmp_path / "out", PipelineSettings(), trains=False, level="-O2", pass_options=OPTIONS, jobs=2
+    )
     lines = [] if echoed is None else echoed
     return optimize_for_speed(program, probe("clang-22"), settings, speed, lines.append)
 
@@ -43,7 +49,8 @@ def test_inlines_what_runs_often_and_nothing_else(tmp_path: Path) -> None:
     assert {(site.callee, advice) for site, advice in decisions.items()} == {("often", 1)}
     # `loop`, or `work`, into which it is inlined.
     assert min(result.functions, key=lambda symbol: result.functions[symbol]) == "work"
-    assert (tmp_path / "out" / "deployed" / "bin" / "mlgo-clang").is_file()
+    info = subprocess.check_output([tmp_path / "out" / "deployed" / "bin" / "mlgo-clang", "--mlgo-info"], text=True)
+    assert f"options: -O2: {OPTIONS.levels['O2'][0]}\n" in info
     assert 0 < better.text_bytes - profiled.text_bytes < 3000
     table = speed_output.terminal_table(result)
     assert "wall time, optimized" in table and f"replays {len(decisions)} decision" in table

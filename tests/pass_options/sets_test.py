@@ -51,6 +51,12 @@ def test_a_target_replaces_sets() -> None:
     sets = OptionSets({"Oz": ("-a",), "O2": ("-b",)}, {"riscv64": {"Oz": (), "Os": ("-c",)}})
     assert [sets.options(level, "x86_64") for level in LEVELS] == [("-b",), (), (), ("-a",)]
     assert [sets.options(level, "riscv64") for level in LEVELS] == [("-b",), (), ("-c",), ()]
+    for level in LEVELS:
+        for target in ("x86_64", "riscv64"):
+            assert [sets.at(level).options(other, target) for other in LEVELS] == [
+                sets.options(other, target) if other == level else () for other in LEVELS
+            ]
+    assert sets.at("O3") == OptionSets({}) != sets.at("Oz")
 
 
 @pytest.mark.parametrize(

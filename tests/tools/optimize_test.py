@@ -1,9 +1,11 @@
 """An optimisation that is killed and resumed, a nightly build that reuses its policy, and mistakes of users."""
 
+import csv
 import dataclasses
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -13,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt.llvm.object_file import read_parts
 from compiler_opt.policies.decisions import Decisions
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.pretrained.shelf import ENVIRONMENT, Shelf
@@ -24,6 +27,9 @@ from tests.small_project import configure, make_small_project
 ROOT = Path(__file__).parents[2]
 CLANG = "clang-22"
 
+
+OPTIONS = ["-enable-load-pre=false", "-disable-lftr=true"]
+"""The second makes objects of the small project smaller."""
 
 PROGRAM = "compiler_opt.tools.optimize"
 SHORT = (
@@ -48,12 +54,15 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_from_build_to_report(tmp_path: Path) -> None:
     """One test, since each part continues from the previous one."""
     build = configure(make_small_project(tmp_path / "source"), tmp_path / "build")
+    (tmp_path / "options.json").write_text(json.dumps({"format": 1, "levels": {"Oz": OPTIONS, "O2": ["-no-such"]}}))
     flags = (f"--build_dir={build}", f"--output={tmp_path / 'out'}", f"--clang_path={CLANG}", "--search_minutes=0.05")
+    flags += (f"--options={tmp_path / 'options.json'}",)
     killed = run_until("== 3/7", *flags)
     finished = run(*flags)
     assert finished.returncode == 0, finished.stderr
     check_it_goes_on_where_it_was_killed(killed, finished.stdout)
     check_what_comes_of_it(finished.stdout, tmp_path / "out")
+    check_the_options(finished, tmp_path / "out")
     check_that_finished_it_only_shows_the_result(flags, finished.stdout, tmp_path / "out")
     check_a_night_later(tmp_path)
 
@@ -100,6 +109,30 @@ def check_what_comes_of_it(said: str, out: Path) -> None:
     assert "mlgo-clang++" in commands and "-fembed-bitcode" not in commands
 
 
+def check_the_options(finished: "subprocess.CompletedProcess[str]", out: Path) -> None:
+    """The search has compiled with them, and so do the drivers."""
+    assert f"options of LLVM's passes: {' '.join(OPTIONS)} (4 modules)" in finished.stdout
+    assert "warning: --options: -no-such is left out at -O2: the compiler has no such option" in finished.stderr
+    driver = out / "deployed" / "bin" / "mlgo-clang"
+    info = subprocess.check_output([driver, "--mlgo-info"], text=True)
+    assert f"options: -Oz: {' '.join(OPTIONS)}\n" in info and "-O2" not in info
+    with (out / "search" / "modules.csv").open() as file:
+        searched = {row["module"].partition("/")[2]: int(row["text_bytes"]) for row in csv.DictReader(file)}
+    built = {name: read_parts(out / "build-optimized" / name).total for name in searched}
+    assert built == searched != {name: read_parts(out / "build-default" / name).total for name in searched}
+    # Whoever builds with the drivers gets the same bytes; but not with an option of their own instead.
+    entries = json.loads((out / "build-optimized" / "compile_commands.json").read_text())
+    changed = 0
+    for name in searched:
+        (command,) = (entry["command"] for entry in entries if f" -o {name} " in entry["command"])
+        arguments = [*shlex.split(command), "-o", str(out / "again.o")]
+        subprocess.check_call(arguments, cwd=out / "build-optimized")
+        assert (out / "again.o").read_bytes() == (out / "build-optimized" / name).read_bytes()
+        subprocess.check_call([*arguments, "-mllvm", "-disable-lftr=false"], cwd=out / "build-optimized")
+        changed += (out / "again.o").read_bytes() != (out / "build-optimized" / name).read_bytes()
+    assert changed
+
+
 def check_that_finished_it_only_shows_the_result(flags: tuple[str, ...], said: str, out: Path) -> None:
     built = {path: path.stat().st_mtime_ns for path in out.rglob("*.o")}
     result = run(*flags)
@@ -110,6 +143,9 @@ def check_that_finished_it_only_shows_the_result(flags: tuple[str, ...], said: s
     other = run(*flags, "--seed=9")
     assert other.returncode == 2
     assert "holds an optimisation with another settings of the training; give another --output" in other.stderr
+    without = run(*flags, "--options=none")
+    assert without.returncode == 2
+    assert "holds an optimisation with another set of options; give another --output" in without.stderr
     itself = run(*flags, f"--reuse_policy={out}")
     assert itself.returncode == 2
     assert f"{out}: holds the policy; give another folder as --output" in itself.stderr
@@ -126,6 +162,7 @@ def check_a_night_later(place: Path) -> None:
         f"--build_dir={configure(source, place / 'build-later')}",
         f"--output={place / 'night'}",
         f"--reuse_policy={place / 'out'}",
+        f"--options={place / 'options.json'}",
         f"--clang_path={CLANG}",
         "--test_command=sh -c 'case $PWD in *optimized) echo broken; exit 1;; esac'",
     )
