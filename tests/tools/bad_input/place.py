@@ -42,6 +42,7 @@ def make_place(place: Path) -> None:
         (place / "found" / name).mkdir(parents=True)
         (place / "found" / name / "search_state.json").write_text("{}")
     (place / "file").write_text("in the way\n")
+    _make_options(place / "options")
     (place / "unknown.gin").write_text("network.colour = 'red'\n")
     _make_trace(place / "trace")
     _make_blocks(place)
@@ -74,6 +75,20 @@ def _make_programs(place: Path) -> None:
     (place / "samples-other.txt").write_text(
         " 7 PERF_RECORD_MMAP2 7/7: [0x10000(0x10000) @ 0 <0123456789abcdef>]: r-xp /elsewhere/bench\n 7 50000 10010\n"
     )
+
+
+def _make_options(folder: Path) -> None:
+    """Files of options of LLVM's passes."""
+    crash, writes, prints = "-use-constant-fp-for-fixed-length-splat", "-polly-dot", "-print-before-all"
+    sets = {
+        "not-taken": [crash, writes, prints, "-no-such-option=1", "-no-such-option=2", "-unroll-threshold=many"],
+        "path": ["-info-output-file=/tmp/x"],
+    }
+    folder.mkdir()
+    for name, options in sets.items():
+        (folder / f"{name}.json").write_text(json.dumps({"format": 1, "levels": {"Oz": options}}))
+    with (folder / "huge.json").open("wb") as file:
+        file.truncate(100 << 20)
 
 
 def _make_compilers(place: Path) -> None:
@@ -139,7 +154,8 @@ def _make_folders_of_corpora(place: Path) -> None:
 def _make_builds(build: Path) -> None:
     """Compilation databases of a build with embedded bitcode and of one without."""
     build.mkdir()
-    (build / "data.c").write_text(SOURCES["plain/data.c"])
+    for name in ("data.c", "list.c"):
+        (build / name).write_text(SOURCES[f"plain/{name}"])
     for name, options in {"compile_commands": ["-Xclang", "-fembed-bitcode=all"], "plain": []}.items():
         arguments = [CLANG, "-Oz", *options, "-c", "data.c", "-o", f"{name}.o"]
         subprocess.run(arguments, cwd=build, check=True)
@@ -151,6 +167,7 @@ def _make_builds(build: Path) -> None:
             {"file": "data.o", "output": "app", "command": ": && clang data.o -o app && :"},
             {"file": "app", "output": "all", "command": ""},
         ],
+        "list": [{"directory": str(build), "file": "list.c", "arguments": [CLANG, "-c", "list.c", "-o", "list.o"]}],
     }
     for name, listed in entries.items():
         (build / f"{name}.json").write_text(json.dumps(listed))

@@ -3,6 +3,8 @@
 from tests.tools.bad_input.mistake import OUTPUT_FLAG, ROOT, Mistake
 
 WITH_CLANG = ("deploy", "doctor", "fetch_corpus", "generate_default_trace", "train_locally", "evaluate")
+WITH_OPTIONS = ("deploy", "evaluate", "optimize")
+REFERENCE = "docs/pass_options.md describes the file"
 INSTALL = "install e.g. the packages clang-19 llvm-19 lld-19, or give another by --clang_path"
 
 
@@ -105,6 +107,27 @@ MISTAKES = (
         ("screen_options",),
         {"option": "-no-such-option=true"},
         ("--option=-no-such-option=true", "has no such option"),
+    ),
+    *(
+        Mistake(f"options {name}", WITH_OPTIONS, {"options": path}, (f"{path}: ", *words, REFERENCE))
+        for name, path, *words in (
+            ("missing", "no/such.json", "no such file"),
+            ("are a folder", "options", "expected a file"),
+            ("are not JSON", "file", "expected JSON"),
+            ("are 100 MB", "options/huge.json", "expected at most 1048576 bytes, found 104857600"),
+        )
+    ),
+    Mistake(
+        "an option that names a file",
+        WITH_OPTIONS,
+        {"options": "options/path.json"},
+        ("options/path.json: Oz: expected an option of LLVM's such as", "found '-info-output-file=/tmp/x'"),
+    ),
+    Mistake(
+        "options of which the compiler lacks one, crashes, writes files or prints with others",
+        ("evaluate",),
+        {"options": "options/not-taken.json", "policy_path": "none"},
+        ("expected options to evaluate, found none; give --options, or a policy",),
     ),
     Mistake("an option of clang", ("screen_options",), {"option": "a b"}, ("expected an option of LLVM's",)),
     Mistake("budgets that descend", ("headroom",), {"budgets": "100,50"}, ("--budgets", "expected ascending numbers")),
