@@ -6,14 +6,17 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/Analysis/ConstantFolding.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/CFG.h"
 #include "llvm/IR/Function.h"
 #include "llvm/IR/InstrTypes.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/IntrinsicInst.h"
+#include "llvm/IR/Operator.h"
 #include "llvm/IR/PassManager.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -120,14 +123,37 @@ struct FunctionBody {
   }
 };
 
-// Whether two loads of the function have the same pointer operand.
+// Whether LLVM's cost analysis, when it comes to this instruction, stops to eliminate loads, whatever the arguments are.
+inline bool endsLoadElimination(const llvm::Instruction &I) {
+  if (const auto *Store = llvm::dyn_cast<llvm::StoreInst>(&I)) {
+    // Other pointers may be arguments: stores to a variable of the caller may disappear.
+    const llvm::Value *Base = Store->getPointerOperand();
+    while (const auto *Address = llvm::dyn_cast<llvm::GEPOperator>(Base))
+      Base = Address->getPointerOperand();
+    return llvm::isa<llvm::GlobalVariable, llvm::AllocaInst, llvm::LoadInst>(Base);
+  }
+  const auto *Call = llvm::dyn_cast<llvm::CallBase>(&I);
+  const llvm::Function *Callee = Call ? Call->getCalledFunction() : nullptr;
+  if (!Callee || Callee->isIntrinsic())
+    return llvm::isa<llvm::MemIntrinsic>(I);
+  return !Call->onlyReadsMemory() && Callee != I.getFunction() && !llvm::canConstantFoldCallTo(Call, Callee);
+}
+
+// Whether two loads may have the same pointer operand where LLVM's cost analysis still eliminates the second.
 inline bool hasRepeatedLoads(const llvm::Function &F) {
   llvm::SmallPtrSet<const llvm::Value *, 32> Pointers;
-  for (const llvm::BasicBlock &BB : F)
-    for (const llvm::Instruction &I : BB)
+  llvm::SmallSetVector<const llvm::BasicBlock *, 16> Blocks;
+  Blocks.insert(&F.getEntryBlock());
+  for (size_t Index = 0; Index < Blocks.size(); ++Index) {
+    const llvm::BasicBlock *const BB = Blocks[Index];
+    const auto End = std::find_if(BB->begin(), BB->end(), endsLoadElimination);
+    for (const llvm::Instruction &I : llvm::make_range(BB->begin(), End))
       if (const auto *Load = llvm::dyn_cast<llvm::LoadInst>(&I))
         if (!Pointers.insert(Load->getPointerOperand()).second)
           return true;
+    if (End == BB->end())
+      Blocks.insert(succ_begin(BB), succ_end(BB));
+  }
   return false;
 }
 

@@ -326,7 +326,7 @@ inline bool FeatureAdvisor::computeFeatures(llvm::CallBase &CB, bool IsMandatory
   const bool IsSum = CanSumCosts && isSumOfCosts(CB, *Costs) &&
                      (!costFeature(*Costs, InlineCostFeatureIndex::load_elimination) || !hasRepeatedLoads(Callee));
   const std::optional<int> Cost =
-      IsSum ? sumOfCosts(*Costs) : llvm::getInliningCostEstimate(CB, TTI, Assumptions);
+      IsSum ? sumOfCosts(CB, TTI, *Costs) : llvm::getInliningCostEstimate(CB, TTI, Assumptions);
   if (!Cost)
     return false;
 

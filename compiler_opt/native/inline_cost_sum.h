@@ -9,7 +9,11 @@
 
 #include "llvm/Analysis/InlineCost.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"
+#include "llvm/Analysis/TargetTransformInfo.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/IR/BasicBlock.h"
 #include "llvm/IR/InstrTypes.h"
+#include "llvm/IR/Instructions.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/TargetParser/Triple.h"
@@ -23,23 +27,43 @@ inline int64_t costFeature(const llvm::InlineCostFeatures &Costs, llvm::InlineCo
   return Costs[static_cast<size_t>(Index)];
 }
 
-// Whether the features of this call add up to its estimate, as for most calls. The exceptions: nested inlines and the
-// last-call bonus, whose features are counts rather than costs, and attributes that change the estimate.
+// Whether the features of this call add up to its estimate, as for most calls. The exceptions: nested inlines, whose
+// feature is another estimate, and attributes that change the estimate.
 inline bool isSumOfCosts(const llvm::CallBase &CB, const llvm::InlineCostFeatures &Costs) {
   using Index = llvm::InlineCostFeatureIndex;
-  return !costFeature(Costs, Index::nested_inlines) && !costFeature(Costs, Index::last_call_to_static_bonus) &&
+  return !costFeature(Costs, Index::nested_inlines) &&
          // The inliner multiplies the cost of calls that come from inlining within an SCC, so that it terminates.
          !CB.hasFnAttr(llvm::InlineConstants::FunctionInlineCostMultiplierAttributeName) &&
          !CB.hasFnAttr("function-inline-cost");
 }
 
-inline int sumOfCosts(const llvm::InlineCostFeatures &Costs) {
-  int64_t Sum = 0;
+// What the estimate falls by when the only call of a local function is inlined.
+inline int64_t lastCallBonus(const llvm::CallBase &CB, const llvm::TargetTransformInfo &TTI) {
+  const auto *Invoke = llvm::dyn_cast<llvm::InvokeInst>(&CB);
+  const llvm::BasicBlock *After = Invoke ? Invoke->getNormalDest() : CB.getParent();
+  if (llvm::isa<llvm::UnreachableInst>(After->getTerminator()))
+    return 0; // LLVM does not let the program grow there.
+#if LLVM_VERSION_MAJOR >= 20
+  return TTI.getInliningLastCallToStaticBonus();
+#else
+  (void)TTI;
+  return llvm::InlineConstants::LastCallToStaticBonus;
+#endif
+}
+
+inline int sumOfCosts(const llvm::CallBase &CB, const llvm::TargetTransformInfo &TTI,
+                      const llvm::InlineCostFeatures &Costs) {
+  using Index = llvm::InlineCostFeatureIndex;
+  // These two features are 0 or 1.
+  int64_t Sum = costFeature(Costs, Index::cold_cc_penalty) * llvm::InlineConstants::ColdccPenalty;
+  if (costFeature(Costs, Index::last_call_to_static_bonus))
+    Sum -= lastCallBonus(CB, TTI);
   for (size_t Position = 0; Position < Costs.size(); ++Position) {
-    const auto Index = static_cast<llvm::InlineCostFeatureIndex>(Position);
+    const auto Feature = static_cast<Index>(Position);
     // The load_elimination feature is set whenever loads cannot be eliminated. The estimate only includes a cost for
     // that if the callee has repeated loads, and then FeatureAdvisor does not use this sum.
-    if (llvm::isHeuristicInlineCostFeature(Index) && Index != llvm::InlineCostFeatureIndex::load_elimination)
+    if (llvm::isHeuristicInlineCostFeature(Feature) && Feature != Index::load_elimination &&
+        Feature != Index::cold_cc_penalty && Feature != Index::last_call_to_static_bonus)
       Sum += Costs[Position];
   }
   return static_cast<int>(Sum);

@@ -158,6 +158,38 @@ def test_cost_options_change_the_estimate_as_in_llvm(toolchain: Toolchain, tmp_p
     assert differing_features(toolchain, inliner_plugin(toolchain), command, tmp_path) == []
 
 
+_COSTS = """
+int get(int);
+void stop(int) __attribute__((noreturn));
+int state;
+int one_of(int *result, const int *from, int x) {
+  *result = x;  /* disappears where it is a variable of the caller */
+  return x > 3 ? *from * 5 : x > 1 ? get(*from) : 7;
+}
+int after(const int *from, int x) {
+  state = x;
+  return x > 3 ? *from * 5 : x > 1 ? get(*from) : 7;
+}
+static int last(int x) { return get(x) * 3 + get(x + 1); }
+static int last_before_the_end(int x) { return get(x) * 5 + get(x + 2); }
+int caller(const int *from, int x) {
+  int result;
+  int sum = one_of(&result, from, x) + after(from, x) + last(x);
+  if (sum > 3) stop(last_before_the_end(x));
+  return sum;
+}
+"""
+
+
+@pytest.mark.parametrize("level", ["Oz", "O2"])
+def test_the_costs_of_loads_and_of_last_calls_are_llvms(level: str, toolchain: Toolchain, tmp_path: Path) -> None:
+    """Where the estimate is a sum of features, and where it is not."""
+    source = tmp_path / "a.c"
+    source.write_text(_COSTS)
+    command = [str(toolchain.clang), f"-{level}", "-c", str(source), "-o", str(tmp_path / "a.o")]
+    assert differing_features(toolchain, inliner_plugin(toolchain), command, tmp_path) == []
+
+
 @pytest.mark.slow
 def test_a_plugin_with_other_features_is_rejected(toolchain: Toolchain, tmp_path: Path) -> None:
     for source in SOURCES:
