@@ -237,10 +237,11 @@ def deploy(
         # Last, as they use the other files.
         files |= {Path("bin") / name: program for name in DRIVERS}
         trial = dataclasses.replace(deployment, prefix=scratch / "prefix")
-        install(trial.prefix, files, trial.links)
+        dates_s = {Path("lib") / file.name: file.date_s for policy in deployed for file in policy.files}
+        install(trial.prefix, files, trial.links, dates_s)
         for toolchain in toolchains.values():
             _try_out(trial, toolchain, scratch)
-        install(deployment.prefix, files, deployment.links)
+        install(deployment.prefix, files, deployment.links, dates_s)
     return deployment
 
 

@@ -36,6 +36,11 @@ class DriverFile:
     def of(cls, name: str, content: bytes) -> "DriverFile":
         return cls(name, len(content), fingerprint(content))
 
+    @property
+    def date_s(self) -> int:
+        """Its modification time, which stands for its content: the driver reads a file only if that is another."""
+        return 1_000_000_000 + int(self.fingerprint, 16) % 2**28
+
     def initializer(self) -> str:
         """In C++."""
         return f"{{{_literal(self.name.encode())}, {self.num_bytes}, {_literal(self.fingerprint.encode())}}}"
@@ -81,6 +86,12 @@ class DriverPolicy:
     levels: tuple[str, ...]
     is_for_size: bool
     plugins: Mapping[int, DriverPlugin]
+
+    @property
+    def files(self) -> tuple[DriverFile, ...]:
+        """Those of all compilers."""
+        files = [file for plugin in self.plugins.values() for file in (plugin.library, plugin.decisions)]
+        return tuple(file for file in files if file != _NO_FILE)
 
     def definitions(self, name: str, majors: Iterable[int]) -> str:
         """C++ that defines the levels of policy `name`, and its plugins for these compilers in turn."""

@@ -1,6 +1,7 @@
 """Writes the files of a deployment to its prefix, and removes those of an earlier one."""
 
 import contextlib
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,13 +23,14 @@ _OURS = re.compile(
 _FOLDERS = (Path("bin"), Path("lib"), SHARE)
 
 
-def install(prefix: Path, files: Mapping[Path, bytes], links: Mapping[Path, str]) -> None:
+def install(prefix: Path, files: Mapping[Path, bytes], links: Mapping[Path, str], dates_s: Mapping[Path, int]) -> None:
     """Writes each file and link atomically, and removes what else an earlier deployment has written.
 
     Args:
       prefix: the folder.
       files: contents by path relative to the prefix, in the order in which they are written.
       links: targets of symbolic links by such a path.
+      dates_s: modification times of some of the files.
 
     Raises:
       OutputError: the prefix cannot be written.
@@ -37,6 +39,8 @@ def install(prefix: Path, files: Mapping[Path, bytes], links: Mapping[Path, str]
         write_atomically(prefix / name, content, executable=name.parts[0] == "bin")
     wanted = {*links, *files}
     try:
+        for name, date_s in dates_s.items():
+            os.utime(prefix / name, (date_s, date_s))
         for link, target in links.items():
             replace_link(prefix / link, target)
         for folder in _FOLDERS:

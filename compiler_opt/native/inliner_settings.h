@@ -121,7 +121,7 @@ private:
       return Origin + ": " + Bytes.Error;
     if (!Bytes.Blob)
       return "no policy: none is built in, and MLGO_INLINER_POLICY names none";
-    if (const char *Error = Network.load(Bytes.Blob, Bytes.Size))
+    if (const char *Error = Network.load(Bytes.Blob, Bytes.Size, Bytes.IsEmbedded))
       return Origin + ": " + Error;
     PolicyBytesSize = Bytes.Size;
     std::memcpy(&PolicyChecksum, static_cast<const char *>(Bytes.Blob) + 12, sizeof PolicyChecksum);

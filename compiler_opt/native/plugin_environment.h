@@ -100,6 +100,7 @@ private:
 struct PolicyBytes {
   const void *Blob = nullptr; // null if there is none
   size_t Size = 0;
+  bool IsEmbedded = false; // in the plugin
   std::string Origin; // names it in messages
   std::string Error;  // why the file cannot be read, if so
 
@@ -132,6 +133,7 @@ struct PolicyBytes {
     PolicyBytes Found;
     Found.Origin = "the built-in policy";
     if (&mlgo_policy_blob_size) {
+      Found.IsEmbedded = true;
       Found.Blob = mlgo_policy_blob;
       Found.Size = mlgo_policy_blob_size;
     }

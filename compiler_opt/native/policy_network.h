@@ -45,7 +45,7 @@ namespace internal {
 
 using Crc32Tables = std::array<std::array<uint32_t, 256>, 8>;
 
-// Tables for eight bytes at a time ("slicing by 8", Kounavis and Berry 2005): every compilation checks a blob.
+// Tables for eight bytes at a time ("slicing by 8", Kounavis and Berry 2005): a blob may have more than a megabyte.
 constexpr Crc32Tables make_crc32_tables() {
   Crc32Tables tables{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
@@ -100,10 +100,11 @@ class PolicyNetwork {
   };
 
   // Uses a blob of `size` bytes in place. Returns nullptr, or a one-line error message; the network is then empty: it
-  // has no features, and logits() must not be called.
-  const char *load(const void *blob, size_t size) {
+  // has no features, and logits() must not be called. The checksum, which takes longest, is not compared if the blob is a
+  // part of the program, and thus as intact as that.
+  const char *load(const void *blob, size_t size, bool is_embedded = false) {
     PolicyNetwork loaded;
-    if (const char *error = loaded.parse(static_cast<const unsigned char *>(blob), size)) {
+    if (const char *error = loaded.parse(static_cast<const unsigned char *>(blob), size, is_embedded)) {
       *this = PolicyNetwork();
       return error;
     }
@@ -187,7 +188,7 @@ class PolicyNetwork {
   static size_t padded(size_t width) { return (width + kLane - 1) / kLane * kLane; }
   static uint64_t aligned(uint64_t bytes) { return (bytes + 7) / 8 * 8; }
 
-  const char *parse(const unsigned char *blob, size_t size) {
+  const char *parse(const unsigned char *blob, size_t size, bool is_embedded) {
     Prologue prologue;
     if (blob == nullptr || size < sizeof(prologue))
       return "not a policy network: too short";
@@ -204,7 +205,7 @@ class PolicyNetwork {
     if (prologue.size != size)
       return prologue.size > size ? "the policy network is truncated"
                                   : "the policy network is longer than its header says";
-    if (internal::crc32(blob + kChecksummedFrom, size - kChecksummedFrom) != prologue.checksum)
+    if (!is_embedded && internal::crc32(blob + kChecksummedFrom, size - kChecksummedFrom) != prologue.checksum)
       return "the policy network is damaged: its checksum does not match";
     return parse_sections(blob, size, prologue);
   }

@@ -52,7 +52,7 @@ struct LoadedPolicy {
       return nullptr;
     auto Result = std::make_unique<LoadedPolicy>();
     if (Error.empty())
-      if (const char *Message = Result->Network.load(Bytes.Blob, Bytes.Size))
+      if (const char *Message = Result->Network.load(Bytes.Blob, Bytes.Size, Bytes.IsEmbedded))
         Error = Message;
     if (Error.empty())
       Error = Result->readMetadata();

@@ -75,7 +75,9 @@ struct ActionQuantizer {
 class RegallocPolicy {
  public:
   // See PolicyNetwork::load.
-  const char *load(const void *blob, size_t size) { return network_.load(blob, size); }
+  const char *load(const void *blob, size_t size, bool is_embedded = false) {
+    return network_.load(blob, size, is_embedded);
+  }
 
   const PolicyNetwork &network() const { return network_; }
 

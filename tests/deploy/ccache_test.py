@@ -84,6 +84,9 @@ def test_another_plugin_of_the_same_size_and_time(damageable: Compiler, place: P
     damageable.plugin.write_bytes(content)
     os.utime(damageable.plugin, ns=(written, written))
     result = cache.compile()
+    assert (result.returncode, cache.hits()) == (0, 0)
+    os.utime(damageable.plugin)
+    result = cache.compile({"CCACHE_RECACHE": "1"})
     assert (result.returncode, cache.hits()) == (1, 0)
     assert "damaged or replaced" in result.stderr
 

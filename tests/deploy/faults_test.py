@@ -111,14 +111,6 @@ def of_another_policy_and_the_same_size(compiler: Compiler, deployment: Deployme
     compiler.plugin.write_bytes(content)
 
 
-def corrupt_weights(compiler: Compiler, deployment: Deployment) -> None:
-    content = bytearray(compiler.plugin.read_bytes())
-    weights = content.rindex(b"mlgo-net") + 2000
-    content[weights] ^= 0xFF
-    compiler.plugin.write_bytes(content)
-    compiler.trust_its_plugin(deployment)
-
-
 FAULTS = (
     of_another_version,
     of_another_version_and_the_same_size,
@@ -129,7 +121,6 @@ FAULTS = (
     folder,
     garbage,
     overwritten_code,
-    corrupt_weights,
 )
 
 
@@ -151,6 +142,24 @@ def test_one_warning_or_strictly_one_error(
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith("error: mlgo: ") and len(result.stderr.splitlines()) == 1, result.stderr
     assert [path.name for path in place.iterdir()] == ["lean.c"]
+
+
+def test_a_plugin_is_read_if_its_date_is_not_that_of_its_content(
+    damageable: Compiler, place: Path, plain_object: bytes, policy_object: bytes
+) -> None:
+    dated = damageable.plugin.stat()
+    os.utime(damageable.plugin)
+    assert damageable.run(COMPILE, place, STRICT).returncode == 0
+    assert (place / "lean.o").read_bytes() == policy_object
+    content = bytearray(damageable.plugin.read_bytes())
+    content[-1] ^= 1  # which the loader does not read
+    damageable.plugin.write_bytes(content)
+    result = damageable.run(COMPILE, place)
+    assert result.stderr.startswith("warning: mlgo: ") and "damaged or replaced" in result.stderr
+    assert (place / "lean.o").read_bytes() == plain_object
+    os.utime(damageable.plugin, ns=(dated.st_atime_ns, dated.st_mtime_ns))
+    assert damageable.run(COMPILE, place, STRICT).returncode == 0
+    assert (place / "lean.o").read_bytes() == policy_object
 
 
 def test_the_users_own_errors_are_told_once_whatever_is_damaged(

@@ -19,8 +19,8 @@
 namespace mlgo {
 
 // FNV-1a over a file's content as little-endian words of eight bytes, the last padded with zeros, and its length in
-// bytes. Protects against mistakes, not against attacks. `deploy/driver.py` computes the same. Every compilation checks
-// a plugin of more than a megabyte: it is read piece by piece, so that no memory for all of it is needed.
+// bytes. Protects against mistakes, not against attacks. `deploy/driver.py` computes the same. A plugin has more than a
+// megabyte: it is read piece by piece, so that no memory for all of it is needed.
 struct Fingerprint {
   uint64_t hash = 0xCBF29CE484222325, bytes = 0;
 

@@ -30,6 +30,10 @@ inline std::string file_problem(const std::string &path, const config::File &exp
   if (!S_ISREG(status.st_mode) || status.st_size != expected.bytes)
     return path + ": damaged or replaced (expected a file of " + std::to_string(expected.bytes) + " bytes, found " +
            (S_ISREG(status.st_mode) ? std::to_string(status.st_size) : "none") + ")";
+  // A deployment dates a file by its content (`DriverFile.date_s` of deploy/driver.py), which thus need not be read. One
+  // that was written since has another date.
+  if (status.st_mtim.tv_sec == 1'000'000'000 + static_cast<time_t>(std::strtoull(expected.fingerprint, nullptr, 16) % (1 << 28)))
+    return "";
   const std::string found = hexadecimal(Fingerprint(path).hash);
   if (found != expected.fingerprint)
     return path + ": damaged or replaced (expected the content " + expected.fingerprint + ", found " + found + ")";
