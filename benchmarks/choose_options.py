@@ -4,9 +4,9 @@
 
 The gain of a set is the mean over languages of the mean over projects of the change of weighted text. A set is refused
 if a module fails to compile with it, or if the programs of `benchmarks/programs/` of these projects execute more
-instructions (under callgrind) than `--max_mean` and `--max_program` allow. What is measured is kept in the folder, and
-the same command continues. It prints each step; `OUTPUT/steps.json` has them, `OUTPUT/options.json` the set,
-`OUTPUT/menu.json` a menu of sets that differ by function.
+instructions (under callgrind) than `--max_mean` and `--max_program` allow; what a corpus of another architecture
+executes is not measured. What is measured is kept in the folder, and the same command continues. It prints each step;
+`OUTPUT/steps.json` has them, `OUTPUT/options.json` the set, `OUTPUT/menu.json` a menu of sets that differ by function.
 """
 
 import concurrent.futures
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from absl import flags
 
-from benchmarks.corpus_programs import compile_objects, programs_of
+from benchmarks.corpus_programs import ProgramSource, compile_objects, programs_of
 from benchmarks.program_builds import PLAIN, ProgramBuilds
 from compiler_opt.array_files import load_arrays
 from compiler_opt.collect.workers import WorkerPool
@@ -51,7 +51,7 @@ from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 
 _DATA_PATH = shared_flags.required_path("data_path", "A corpus of projects to train on.")
-_SCREENING = shared_flags.required_path("screening", "The folder of `screen_options`.")
+_SCREENING = shared_flags.path("screening", "The folder of `screen_options`; without it, --start only loses options.")
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results.")
 _PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus; by default all.")
 _MODULES = flags.DEFINE_integer("modules_per_project", 10, "Modules of each project that sets are measured on.", 1)
@@ -79,15 +79,19 @@ class Executed:
 class Programs:
     """The programs of a corpus's projects: what they execute under options, by callgrind; kept in a file."""
 
-    def __init__(self, corpus: Corpus, toolchain: Toolchain, folder: Path, num_workers: int):
+    def __init__(
+        self, programs: Sequence[ProgramSource], corpus: Corpus, toolchain: Toolchain, folder: Path, num_workers: int
+    ):
         self._toolchain, self._folder, self._num_workers = toolchain, folder, num_workers
-        self._programs = programs_of(corpus)
+        self._programs = programs
         self._modules = corpus.projects()
         self._builds: dict[str, ProgramBuilds] = {}
         self._file = RecordFile(folder / "programs.jsonl", Executed)
 
     def changes(self, options: OptionSet) -> dict[str, float]:
         """By program, the relative change of instructions; raises BenchmarkError or CompileError if one is wrong."""
+        if not self._programs:
+            return {}
         plain, changed = self._instructions(()), self._instructions(options)
         return {name: changed[name] / plain[name] - 1 for name in plain}
 
@@ -126,22 +130,17 @@ def entry() -> None:
     folder: Path = _OUTPUT_DIR.value
     check_folder_writable(folder)
     num_workers = entry_point.num_workers(_NUM_WORKERS.value)
-    screened = [each for each in read_measured(_SCREENING.value) if not each.failures]
-    screened_languages = read_languages(_SCREENING.value)
-    # Of what has not been measured yet, the few modules on which everything is tried say enough for the order.
-    estimates = {each.option: each.relative for each in read_detected(_SCREENING.value) if each.changed}
-    estimates |= {each.option: gain(each, screened_languages) for each in screened}
-    ranked = [
-        (estimate, option)
-        for option, estimate in estimates.items()
-        if not reason_against(name := parse_option(option)[0]) and name not in _REFUSED.value
-    ]
+    ranked = _ranked(_SCREENING.value) if _SCREENING.value else []
+    architectures = {(target or toolchain.target).partition("-")[0] for target in (corpus.modules[0].target(), None)}
+    sources = programs_of(corpus) if len(architectures) == 1 else []
+    if not sources:
+        echo("speed is not checked: programs of another architecture do not run here")
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(folder, "--output_dir"))
         pool = stack.enter_context(WorkerPool(toolchain, WholeObjects(), num_workers))
         settings = ScreeningSettings(1, _MODULES.value, _SEED.value)
         screening = Screening(corpus, pool, toolchain.identity(), folder, settings)
-        programs = Programs(corpus, toolchain, folder, num_workers)
+        programs = Programs(sources, corpus, toolchain, folder, num_workers)
 
         def measured(options: OptionSet) -> Measured:
             (found,) = screening.measure([" ".join(options)])
@@ -176,20 +175,32 @@ def entry() -> None:
             echo(f"{name:16} {languages[name]:4} {100 * final.text(name):+6.2f}% {100 * final.code(name):+6.2f}%")
         for name, change in programs.changes(chosen).items():
             echo(f"{name:24} {100 * change:+6.2f}% instructions")
-        if _MENU.value:
-            _make_menu(screening, folder, chosen, screened, corpus)
+        if _MENU.value and _SCREENING.value:
+            _make_menu(screening, folder, chosen, _SCREENING.value, corpus)
 
 
-def _make_menu(
-    screening: Screening, folder: Path, chosen: OptionSet, screened: Sequence[Measured], corpus: Corpus
-) -> None:
+def _ranked(folder: Path) -> list[tuple[float, str]]:
+    """The options of a screening that may be chosen, each with what it gains alone."""
+    # Of what has not been measured yet, the few modules on which everything is tried say enough for the order.
+    estimates = {each.option: each.relative for each in read_detected(folder) if each.changed}
+    languages = read_languages(folder)
+    estimates |= {each.option: gain(each, languages) for each in read_measured(folder) if not each.failures}
+    return [
+        (estimate, option)
+        for option, estimate in estimates.items()
+        if not reason_against(name := parse_option(option)[0]) and name not in _REFUSED.value
+    ]
+
+
+def _make_menu(screening: Screening, folder: Path, chosen: OptionSet, screened_in: Path, corpus: Corpus) -> None:
     """The chosen set, and the chosen set with each of the options that change most functions for the better."""
-    plain = load_arrays(_SCREENING.value / PLAIN_FILE, _MAX_BYTES)
+    plain = load_arrays(screened_in / PLAIN_FILE, _MAX_BYTES)
 
     def potential(option: str) -> float:
-        change = load_arrays(functions_file(_SCREENING.value, option), _MAX_BYTES)["change"]
+        change = load_arrays(functions_file(screened_in, option), _MAX_BYTES)["change"]
         return float((np.minimum(change, 0) * plain["weight"]).sum())
 
+    screened = [each for each in read_measured(screened_in) if not each.failures]
     trusted = [each for each in screened if not reason_against(parse_option(each.option)[0])]
     names = [each.option for each in sorted(trusted, key=lambda each: potential(each.option))]
     sets = [" ".join(chosen)]
@@ -214,6 +225,8 @@ def _changes(folder: Path, sets: Sequence[str], weight: np.ndarray) -> Mapping[s
 
 
 def _too_slow(changes: Mapping[str, float]) -> str:
+    if not changes:
+        return ""
     mean, worst = math.fsum(changes.values()) / len(changes), max(changes, key=lambda name: changes[name])
     if mean > _MAX_MEAN.value:
         return f"instructions {100 * mean:+.2f}% in the mean"
@@ -223,6 +236,8 @@ def _too_slow(changes: Mapping[str, float]) -> str:
 
 
 def _speed(changes: Mapping[str, float]) -> str:
+    if not changes:
+        return "not measured"
     worst = max(changes, key=lambda name: changes[name])
     return f"{100 * math.fsum(changes.values()) / len(changes):+.2f}%, at most {100 * changes[worst]:+.2f}% ({worst})"
 
