@@ -2,11 +2,12 @@
 
 Forward selection takes the option that gains most on top of those chosen, as long as it gains something and satisfies
 the constraint; then backward steps drop what no longer pays. An option's last known gain is taken for its next
-one until it would be chosen, so that few sets have to be measured. At the end, pairs are tried of options that gain
-nothing alone.
+one until it would be chosen, so that few sets have to be measured. At the end, those that the constraint refused are
+tried once more, on top of another set now, and pairs of options that gain nothing alone.
 """
 
 import dataclasses
+import functools
 import heapq
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,6 +76,7 @@ def choose(
     waiting = [(estimate, option) for estimate, option in ranked if estimate < -at_least / 2 and option not in chosen]
     heapq.heapify(waiting)
     left: list[tuple[float, str]] = []
+    refused: list[str] = []
     while waiting and waiting[0][0] < -at_least:
         _, option = heapq.heappop(waiting)
         extended = _extended(chosen, option)
@@ -84,6 +86,7 @@ def choose(
         elif waiting and found > waiting[0][0]:
             heapq.heappush(waiting, (found, option))
         elif reason := constraint(extended):
+            refused.append(option)
             yield Step(chosen, f"+ {option}", best + found, reason)
         else:
             chosen, best = extended, best + found
@@ -91,16 +94,17 @@ def choose(
     for step in _backward(chosen, best, gain, constraint):
         chosen, best = step.options, step.gain
         yield step
-    for first, second in itertools.combinations([option for _, option in sorted(left)[:pairs]], 2):
-        if parse_option(first)[0] == parse_option(second)[0]:
+    best_left = [option for _, option in sorted(left)[:pairs]]
+    for added in [*((option,) for option in refused), *itertools.combinations(best_left, 2)]:
+        if len({parse_option(option)[0] for option in added}) < len(added):
             continue
-        extended = _extended(_extended(chosen, first), second)
+        extended = functools.reduce(_extended, added, chosen)
         found = gain(extended)
-        if found < best - 2 * at_least:
+        if found < best - len(added) * at_least:
             reason = constraint(extended)
             if not reason:
                 chosen, best = extended, found
-            yield Step(chosen, f"+ {first} {second}", found, reason)
+            yield Step(chosen, f"+ {' '.join(added)}", found, reason)
 
 
 def _extended(options: OptionSet, option: str) -> OptionSet:

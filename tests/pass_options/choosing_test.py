@@ -59,7 +59,7 @@ def test_of_an_option_only_one_value_is_chosen() -> None:
 def test_what_the_constraint_refuses_is_reported_and_left_out() -> None:
     options, steps = chosen(Effects({"-a": -0.02, "-b": -0.01}), frozenset(["-a"]))
     assert options == {"-b"}
-    assert [step.refused for step in steps] == ["slow: -a", ""]
+    assert [step.refused for step in steps] == ["slow: -a", "", "slow: -a"]
 
 
 def test_a_pair_that_pays_only_together_is_found() -> None:
@@ -88,8 +88,22 @@ def test_the_start_loses_what_does_not_pay() -> None:
 def test_a_start_that_the_constraint_refuses_is_not_begun_with() -> None:
     effects = Effects({"-a": -0.02, "-b": -0.01})
     steps = list(choose(effects.ranked(), effects.gain, lambda each: "slow" * ("-a" in each), start=("-a", "-b")))
-    assert [step.refused for step in steps] == ["slow", "slow", ""]
+    assert [step.refused for step in steps] == ["slow", "slow", "", "slow"]
     assert steps[-1].options == ("-b",)
+
+
+def test_what_was_refused_is_tried_on_the_final_set() -> None:
+    effects = Effects({"-a": -0.02, "-b": -0.01, "-c": -0.005})
+    slow = {"-a": 0.02, "-b": -0.03, "-c": 0.02}  # instructions
+
+    def constraint(options: OptionSet) -> str:
+        return "slow" if math.fsum(slow[each] for each in options) > 0 else ""
+
+    steps = list(choose(effects.ranked(), effects.gain, constraint))
+    assert [step.what for step in steps] == ["+ -a", "+ -b", "+ -c", "+ -a"]
+    assert [step.refused for step in steps] == ["slow", "", "", "slow"]
+    slow["-c"] = -0.01
+    assert set(list(choose(effects.ranked(), effects.gain, constraint))[-1].options) == {"-a", "-b", "-c"}
 
 
 def test_few_sets_are_measured() -> None:
