@@ -21,7 +21,8 @@
 //   network.logits(features, logits, state);                      // for each decision of the module, in order
 //
 // All sums have a fixed order and no fused multiply-adds, with any compiler: the same blob and features give the same
-// bits on every x86-64 machine.
+// bits on every x86-64 machine. GCC and clang compile the evaluation twice, also for CPUs with AVX2, which add and
+// multiply eight floats at a time, each as before.
 
 #ifndef COMPILER_OPT_NATIVE_POLICY_NETWORK_H_
 #define COMPILER_OPT_NATIVE_POLICY_NETWORK_H_
@@ -37,6 +38,11 @@
 #define COMPILER_OPT_KERNEL __attribute__((optimize("O3", "fp-contract=off")))
 #else
 #define COMPILER_OPT_KERNEL
+#endif
+#if defined(__GNUC__)  // clang defines it, too.
+#define COMPILER_OPT_INLINE COMPILER_OPT_KERNEL __attribute__((always_inline)) inline
+#else
+#define COMPILER_OPT_INLINE inline
 #endif
 
 namespace compiler_opt {
@@ -151,7 +157,22 @@ class PolicyNetwork {
 
  private:
   // `state` is null unless the network is recurrent.
-  void evaluate(const int64_t *features, float *out, State *state) const {
+  COMPILER_OPT_KERNEL void evaluate(const int64_t *features, float *out, State *state) const {
+#if defined(__GNUC__) && defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2"))
+      return evaluate_by_avx2(features, out, state);
+#endif
+    evaluate_inline(features, out, state);
+  }
+
+#if defined(__GNUC__) && defined(__x86_64__)
+  __attribute__((target("avx2"))) COMPILER_OPT_KERNEL void evaluate_by_avx2(const int64_t *features, float *out,
+                                                                            State *state) const {
+    evaluate_inline(features, out, state);
+  }
+#endif
+
+  COMPILER_OPT_INLINE void evaluate_inline(const int64_t *features, float *out, State *state) const {
     alignas(64) float buffers[2][kMaxWidth];
     const float *rows[kMaxFeatures];
     find_rows(features, rows);
@@ -331,7 +352,7 @@ class PolicyNetwork {
   }
 
   // Finds each feature's row in the table: that of its rank, the number of boundaries that do not exceed the value.
-  void find_rows(const int64_t *features, const float **rows) const {
+  COMPILER_OPT_INLINE void find_rows(const int64_t *features, const float **rows) const {
     const int64_t *boundaries = boundaries_;
     const float *table = table_;
     const size_t width = padded(widths_[0]);
@@ -354,7 +375,7 @@ class PolicyNetwork {
   }
 
   // The loops over a lane have a constant length, so that compilers vectorise them and keep the sums in registers.
-  COMPILER_OPT_KERNEL void add_rows(const float *const *rows, float *out) const {
+  COMPILER_OPT_INLINE void add_rows(const float *const *rows, float *out) const {
     const size_t width = padded(widths_[0]);
     for (size_t column = 0; column < width; column += kLane) {
       float sums[kLane];
@@ -392,7 +413,7 @@ class PolicyNetwork {
   static double tanh(double x) { return 2.0 * sigmoid(2.0 * x) - 1.0; }
 
   // The LSTM's step, see policies/lstm.py: `gates` has the products of the features, and is overwritten.
-  COMPILER_OPT_KERNEL void remember(float *gates, State &state) const {
+  COMPILER_OPT_INLINE void remember(float *gates, State &state) const {
 #if defined(__clang__)
 #pragma clang fp contract(off)
 #endif
@@ -421,7 +442,7 @@ class PolicyNetwork {
 
   // Computes relu(in) * kernel + bias, without the ReLU for an LSTM's outputs; returns the address of the next layer's
   // parameters.
-  COMPILER_OPT_KERNEL const float *dense(const float *in, size_t layer, const float *parameters, float *out) const {
+  COMPILER_OPT_INLINE const float *dense(const float *in, size_t layer, const float *parameters, float *out) const {
     const size_t in_width = inputs_of(layer), out_width = widths_[layer];
     const bool takes_all = layer == 1 && is_recurrent();
     const size_t stride = padded(out_width);
@@ -429,27 +450,30 @@ class PolicyNetwork {
     // About half of the activations are zero after the ReLU; they are skipped.
     float activations[kMaxWidth];
     size_t offsets[kMaxWidth];
-    uint16_t positive_before[kMaxWidth + 1];
     size_t count = 0;
-    for (size_t i = 0; i < in_width; ++i) {
-      activations[count] = in[i];
-      offsets[count] = i * stride;
-      positive_before[i] = static_cast<uint16_t>(count);
-      count += in[i] > 0.0f || takes_all ? 1 : 0;
-    }
-    positive_before[in_width] = static_cast<uint16_t>(count);
+    UsedInputs chosen = {0, 0};  // of those; neighbouring columns use the same
     for (size_t column = 0; column < out_width; column += kLane) {
       const UsedInputs used = used_inputs_[layer][column / kLane];
-      const size_t begin = positive_before[used.begin], size = positive_before[used.end] - begin;
-      const auto evaluate = out_width <= kNarrow ? multiply_add<kNarrow> : multiply_add<kLane>;
-      evaluate(activations + begin, offsets + begin, size, kernel + column, parameters + column, out + column);
+      if (used.begin != chosen.begin || used.end != chosen.end) {
+        chosen = used;
+        count = 0;
+        for (size_t i = used.begin; i < used.end; ++i) {
+          activations[count] = in[i];
+          offsets[count] = i * stride;
+          count += in[i] > 0.0f || takes_all ? 1 : 0;
+        }
+      }
+      if (out_width <= kNarrow)
+        multiply_add<kNarrow>(activations, offsets, count, kernel + column, parameters + column, out + column);
+      else
+        multiply_add<kLane>(activations, offsets, count, kernel + column, parameters + column, out + column);
     }
     return kernel + in_width * stride;
   }
 
   // Evaluates `kColumns` columns of a layer, with their sums in registers.
   template <size_t kColumns>
-  COMPILER_OPT_KERNEL static void multiply_add(const float *activations, const size_t *offsets, size_t count,
+  COMPILER_OPT_INLINE static void multiply_add(const float *activations, const size_t *offsets, size_t count,
                                                const float *kernel, const float *bias, float *out) {
 #if defined(__clang__)
 #pragma clang fp contract(off)
@@ -506,5 +530,6 @@ class SplitMix64 {
 }  // namespace compiler_opt
 
 #undef COMPILER_OPT_KERNEL
+#undef COMPILER_OPT_INLINE
 
 #endif  // COMPILER_OPT_NATIVE_POLICY_NETWORK_H_

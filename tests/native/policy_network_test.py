@@ -22,6 +22,9 @@ _SANITIZERS = {
 }
 
 
+_WITHOUT_AVX2 = "-D__builtin_cpu_supports(feature)=false"
+
+
 @pytest.fixture(scope="module", params=COMPILERS)
 def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build([DRIVER], tmp_path_factory.mktemp("driver") / "driver", request.param, "-O2")
@@ -53,6 +56,20 @@ def test_logits_equal_numpys_for_any_network_shape(driver: Path, hidden: tuple[i
     features = np.stack(np.meshgrid(values, values, values), axis=-1).reshape(-1, 3)
     expected = BinaryPolicy(weights).logits({f"f{index}": features[:, index] for index in range(3)})
     np.testing.assert_allclose(driver_logits(driver, weights, features, tmp_path), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_all_compilers_and_cpus_give_the_same_bits(driver: Path, tmp_path: Path) -> None:
+    """A CPU without AVX2 runs other code."""
+    older = build([DRIVER], tmp_path / "older", "clang++-22", "-O2", _WITHOUT_AVX2)
+    features = np.random.default_rng(0).integers(-4, 7, (2_000, 3))
+    networks = [
+        _small((64, 64)),
+        mean_network([_small((64, 48), seed=seed) for seed in range(3)]),
+        recurrent(_small(), 33),
+    ]
+    for weights in networks:
+        logits = [driver_logits(each, weights, features, tmp_path) for each in (driver, older)]
+        np.testing.assert_array_equal(*logits)
 
 
 @pytest.mark.parametrize(("units", "hidden"), [(1, ()), (3, (5,)), (16, (17, 3)), (33, (64,)), (256, ())], ids=str)
