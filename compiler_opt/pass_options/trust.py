@@ -21,7 +21,7 @@ _EXPERIMENTAL = re.compile(
     r"nontrivial-unswitch|wide-lane-mask|devirtualize-.*)|devirtualize-.*|early-live-intervals|global-isel.*|fast-isel.*|"
     r"extra-vectorizer-passes|regalloc|optimize-regalloc|terminal-rule|aggressive-machine-cse|force-.*|run-.*|"
     r"use-segment-set-.*|machine-outliner-.*|outliner-.*|hot-cold-split.*|ir-outliner.*|polly.*|slp-revec|window-sched.*|"
-    r"exhaustive-register-search|enable-aa-sched-mi|rewrite-.*|x86-tile-ra|mergefunc-.*|pi-.*|sbvec-.*"
+    r"exhaustive-register-search|enable-aa-sched-mi|rewrite-.*|x86-tile-ra|mergefunc-.*|pi-.*|sbvec-.*|lsr-(exp-narrow|drop-solution)"
 )
 _MEANING = re.compile(
     r"limit-float-precision|.*double-float-shrink|disable-strictnode-mutation|expand-(fp|div).*|enable-unsafe-.*|"
@@ -29,12 +29,12 @@ _MEANING = re.compile(
     r"emit-.*|x86-use-base-pointer|x86-slh-.*|x86-lvi-.*|x86-seses-.*|x86-indirect-.*|x86-speculative-.*|x86-pad-.*|"
     r"x86-align-.*|x86-branches-.*|x86-relax-.*|x86-sse2avx|x86-use-vzeroupper|x86-asm-syntax|crel|dwarf.*|use-dwarf-.*|"
     r"fdpic|mc-relax-all|align-.*|max-bytes-for-alignment|.*emscripten.*|fp-.*|safe-stack-.*|safestack-.*|use-undef|"
-    r"enable-(scoped-noalias|tbaa)|disable-basic-aa|basic-aa-.*|use-noalias-.*|use-dereferenceable-.*|.*name-compression|"
+    r"(un)?likely-branch-weight|enable-(scoped-noalias|tbaa)|disable-basic-aa|basic-aa-.*|use-noalias-.*|use-dereferenceable-.*|.*name-compression|"
     r"coro-.*|disable-whole-.*|enable-cold-section|strip-.*|propagate-attrs|.*-nonnull-arg-prop|disable-(nofree|nounwind)-inference"
 )
 _SLOW = re.compile(
     r"scalar-evolution-.*|scev-.*|memdep-.*|licm-max-.*|capture-tracking-.*|dom-.*|constraint-elimination-max-.*|"
-    r"aggressive-instcombine-.*|lvi-.*|cvp-max-.*|alias-set-.*"
+    r"aggressive-instcombine-.*|lvi-.*|cvp-max-.*|alias-set-.*|inline-deferral.*"
 )
 
 
