@@ -3,9 +3,9 @@
     python -m benchmarks.csmith --programs=2000 --clang_paths=clang-22,clang-19
 
 The programs are csmith's (Debian's packages csmith and libcsmith-dev), which have no undefined behaviour and print a
-checksum of their variables. The policy decides at all of --levels; --options are for mlgo-clang alone. Programs run in
-a sandbox with limits on time and memory. Those that do not end in time with plain clang, or crash, say nothing: they
-loop for ever, which compilers may take to be impossible. They are counted apart.
+checksum of their variables. The policy decides at all of --levels, with the --options of each level; --added is for
+mlgo-clang alone. Programs run in a sandbox with limits on time and memory. Those that do not end in time with plain
+clang, or crash, say nothing: they loop for ever, which compilers may take to be impossible. They are counted apart.
 
 --output_dir keeps a record of each comparison, so that the same command continues where an earlier one ended, and the
 source of each program that fails. Exit status: 1 if a program prints something else, runs too long, or is not compiled
@@ -41,7 +41,8 @@ _PROGRAMS = flags.DEFINE_integer("programs", 2000, "Programs to generate.", 1)
 _LEVELS = flags.DEFINE_list("levels", "Oz,O2", "Optimisation levels.")
 _CLANG_PATHS = flags.DEFINE_list("clang_paths", "clang-22", "The compilers.")
 _POLICY_PATH = shared_flags.policy("policy_path", "The policy; by default the one that ships and suits the compilers.")
-_OPTIONS = flags.DEFINE_string("options", "", "Options of mlgo-clang alone, such as '-mllvm -disable-lsr'.")
+_OPTIONS = shared_flags.OptionsFlag("Options of LLVM's passes that are deployed, too: {forms}.")
+_ADDED = flags.DEFINE_string("added", "", "Further options of mlgo-clang alone, such as '-mllvm -disable-lsr'.")
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", "csmith", "Folder for records, and for programs that fail.")
 _INCLUDE = flags.DEFINE_string("csmith_include", "/usr/include/csmith", "Folder of csmith.h.")
 _SEED = shared_flags.seed("csmith: that of the first program; the others count on", 1)
@@ -90,27 +91,33 @@ def entry() -> int:
     folder = pretrained.folder(_POLICY_PATH.value) if _POLICY_PATH.value else None
     with scratch_directory() as scratch, exclusive_directory(output, "--output_dir"):
         request = PolicyRequest(folder, levels=_LEVELS.value)
-        deployment = deploy([request], scratch / "prefix", [toolchain.clang for toolchain in toolchains])
+        clangs = [toolchain.clang for toolchain in toolchains]
+        deployment = deploy([request], scratch / "prefix", clangs, options=_OPTIONS.read())
+        deployed = {
+            str(each.major): {level: list(options) for level, options in each.options.sets.levels.items()}
+            for each in deployment.compilers
+        }
         [policy] = deployment.policies
         conditions = {
             "compilers": [toolchain.version_text for toolchain in toolchains],
             "csmith": _run([csmith, "--version"], scratch).stdout.decode().split("\n")[0],
             "levels": list(deployment.policies[0].levels),
-            "options": _OPTIONS.value,
+            "options": deployed,
+            "added": _ADDED.value,
             "policy": policy.checksum,
         }
         check_conditions(output / "conditions.json", conditions)
         file = RecordFile(output / "records.jsonl", Record)
         known = {record.seed for record in file.records}
         seeds = range(_SEED.value, _SEED.value + _PROGRAMS.value)
-        trial = Trial(csmith, _INCLUDE.value, deployment, toolchains, shlex.split(_OPTIONS.value), scratch, output)
+        trial = Trial(csmith, _INCLUDE.value, deployment, toolchains, shlex.split(_ADDED.value), scratch, output)
         missing = [seed for seed in seeds if seed not in known]
         with concurrent.futures.ThreadPoolExecutor(entry_point.num_workers(_NUM_WORKERS.value)) as pool:
             for results in progress_bar(pool.map(trial.run, missing), total=len(missing), unit="program"):
                 file.append(results)
     shown = [record for record in file.records if record.seed in seeds]
     about = f"policy {policy.origin or folder} {policy.checksum[:16]}, {conditions['csmith']}"
-    entry_point.echo(f"{len(seeds)} programs from seed {seeds.start}, {about}, options: {_OPTIONS.value or 'none'}")
+    entry_point.echo(f"{len(seeds)} programs from seed {seeds.start}, {about}, added: {_ADDED.value or 'none'}")
     for toolchain in toolchains:
         for level in policy.levels:
             of_level = [r for r in shown if (r.major, r.level) == (toolchain.version[0], level)]
@@ -118,6 +125,8 @@ def entry() -> int:
             differ = sum(record.differs for record in of_level)
             text = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.most_common())
             entry_point.echo(f"{toolchain.version_text} -{level}: {differ:,} objects differ; programs: {text}")
+            if options := deployed[str(toolchain.version[0])].get(level):
+                entry_point.echo(f"  with {' '.join(options)}")
     failed = [record for record in shown if record.outcome in _FAILURES]
     for record in failed:
         entry_point.echo(f"{output}/{record.seed}.c: {record.outcome} at -{record.level}, clang-{record.major}")

@@ -40,9 +40,9 @@ def test_outputs_are_equal(tmp_path: Path) -> None:
     assert [(line["seed"], line["level"]) for line in lines] == expected
     assert all(line["outcome"] in ("equal", "plain does not end normally") for line in lines)
     assert re.search(r" -Oz: \d objects differ; programs: ", done.stdout)
-    other = _run(output, "--programs=3", "--seed=3", "--options=-mllvm -disable-lsr")
+    other = _run(output, "--programs=3", "--seed=3", "--added=-mllvm -disable-lsr")
     assert other.returncode == 2
-    assert other.stderr.endswith("its results are of other conditions (options); give another --output_dir\n")
+    assert other.stderr.endswith("its results are of other conditions (added); give another --output_dir\n")
 
 
 @pytest.mark.slow
@@ -53,7 +53,7 @@ def test_other_output_is_found(tmp_path: Path) -> None:
     header.write_text(
         'int puts(const char *);\n__attribute__((constructor)) static void more(void) { puts("more"); }\n'
     )
-    done = _run(output, "--programs=1", "--seed=3", "--levels=Oz", f"--options=-include {header}")
+    done = _run(output, "--programs=1", "--seed=3", "--levels=Oz", f"--added=-include {header}")
     assert done.returncode == 1
     assert done.stdout.endswith("/3.c: other output at -Oz, clang-22\n")
     assert (output / "3.c").is_file()
