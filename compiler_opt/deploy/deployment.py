@@ -153,10 +153,10 @@ def deploy(
         damaged or for another compiler or policy.
       ToolchainError: a compiler is missing or does not work with the policies.
       ConfigError: two compilers have the same version, policies and settings do not fit each other, or there are
-        neither policies nor options.
+        neither policies nor options that a compiler takes.
       OutputError: the prefix cannot be written; an earlier deployment still works.
     """
-    if not requests and options == NO_OPTIONS:
+    if not requests and not options:
         raise ConfigError("--policy: expected a policy, or options without one (--options), found neither; give either")
     if not requests and pin_clang:
         raise ConfigError("--pin_clang: expected a policy, whose plugin checks the version, found none; leave it out")
@@ -214,6 +214,11 @@ def deploy(
             )
             for major, toolchain in toolchains.items()
         )
+        if not requests and not any(compiler.options.sets for compiler in compilers):
+            reasons = "; ".join(line for compiler in compilers for line in compiler.options.summary())
+            raise ConfigError(
+                f"--options: expected an option that the compiler takes, found none ({reasons or 'it is empty'})"
+            )
         deployment = Deployment(
             compilers=compilers,
             policies=tuple(deployed),

@@ -174,7 +174,7 @@ class OptimizeSettings:
             "test command": json.dumps(self.test_command),
         }
         options = self.pass_options
-        if options != NO_OPTIONS:
+        if options:
             identity["set of options"] = json.dumps([options.levels, options.targets], sort_keys=True)
         return identity
 

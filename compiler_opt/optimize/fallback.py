@@ -64,7 +64,7 @@ def build_without_growth(
         with context.state.step(FALLBACK) as step:
             folder.mkdir(exist_ok=True)
             keeps_options, targets = level == 0, list(dict.fromkeys([*done["targets"], *grown]))
-            if level and options == NO_OPTIONS:
+            if level and not options:
                 level = _EVERYWHERE
                 with replaced_folder(folder / "policy") as new:
                     NetworkWeights.keeping_default(context.problem.feature_names[0]).save(new)
@@ -83,7 +83,7 @@ def note(context: OptimizationContext) -> str | None:
     if not done["level"]:
         return None
     where = "everywhere" if done["level"] == _EVERYWHERE else "in all that is linked with them"
-    dropped = context.settings.pass_options != NO_OPTIONS and not done["options"]
+    dropped = context.settings.pass_options and not done["options"]
     return (
         f"Larger with the policy than without: {', '.join(done['targets'])}. So clang's own decisions are kept "
         f"{where}{', and no options of LLVM are set' if dropped else ''}."

@@ -16,7 +16,6 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making.extract import extract
 from compiler_opt.corpus.making.writing import write_description
 from compiler_opt.deploy.deployment import deploy
-from compiler_opt.deploy.pass_options import NO_OPTIONS
 from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
@@ -77,7 +76,7 @@ def make_corpus(context: OptimizationContext, bitcode: Variant) -> Corpus:
     context.once("corpus", work, message=_DONE)
     corpus, options = Corpus.load(folder, trusted=context.settings.trust_corpus), context.settings.pass_options
     modules = tuple(options.apply(module, context.toolchain) for module in corpus.modules)
-    if options != NO_OPTIONS:
+    if options:
         context.echo(f"options of LLVM's passes: {describe_sets(modules)}")
     return dataclasses.replace(corpus, modules=modules)
 

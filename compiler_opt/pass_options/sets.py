@@ -75,6 +75,10 @@ class OptionSets:
                     raise ConfigError(f"levels: expected one of {', '.join(LEVELS)}; found {shown(level)}")
                 _check_set(level, options)
 
+    def __bool__(self) -> bool:
+        """Whether there is any option."""
+        return any(any(levels.values()) for levels in (self.levels, *self.targets.values()))
+
     def options(self, level: str, architecture: str) -> tuple[str, ...]:
         """The options for a level on an architecture; none if there is no set."""
         levels = {**self.levels, **self.targets.get(architecture, {})}

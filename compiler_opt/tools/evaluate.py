@@ -18,7 +18,7 @@ from compiler_opt import pretrained
 from compiler_opt.collect.backends.embedded import EmbeddedPolicy, check_embedded_model
 from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.deploy.pass_options import AUTO, NO_OPTIONS
+from compiler_opt.deploy.pass_options import AUTO
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import report
 from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, num_rollouts
@@ -161,7 +161,7 @@ def _options(corpus: Corpus, problem: AnyProblem, toolchain: Toolchain) -> Optio
       ConfigError: the file cannot be read.
     """
     options = _OPTIONS.usable(toolchain, AUTO if problem.is_size else NONE)
-    if options != NO_OPTIONS and any(options.of_module(module, toolchain) for module in corpus.modules):
+    if any(options.of_module(module, toolchain) for module in corpus.modules):
         return options
     if _OPTIONS.value not in (None, NONE):
         where = f"--options={_OPTIONS.value}: has none that this compiler can take for {_counted(_levels(corpus))}"

@@ -31,7 +31,7 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt import pretrained
-from compiler_opt.deploy.pass_options import AUTO, NO_OPTIONS
+from compiler_opt.deploy.pass_options import AUTO
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable
@@ -227,7 +227,7 @@ def _optimize_for_speed(
 def _pass_options(toolchain: Toolchain, level: str) -> OptionSets:
     """The options of `--options` for the level that the compiler can take; warns if the user's file has none."""
     options = _OPTIONS.usable(toolchain).at(level.removeprefix("-"))
-    if options == NO_OPTIONS and _OPTIONS.value not in (AUTO, NONE):
+    if not options and _OPTIONS.value not in (AUTO, NONE):
         entry_point.warn(f"--options={_OPTIONS.value}: has none that this compiler can take at {level}; uses none")
     return options
 

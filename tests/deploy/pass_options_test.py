@@ -467,7 +467,12 @@ def test_options_that_a_compiler_cannot_take(compiler: Compiler, tmp_path: Path)
 def test_mistakes(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
     command = ("compiler_opt/tools/deploy.py", f"--output={tmp_path / 'out'}", f"--clang_path={clang_path}")
     (tmp_path / "bad.json").write_text('{"format": 1, "levels": {"Oz": ["disable-lsr"]}}')
+    (tmp_path / "none.json").write_text('{"format": 1, "levels": {"Oz": ["-no-such-option"]}}')
     cases = {
+        (
+            "--policy=none",
+            f"--options={tmp_path / 'none.json'}",
+        ): "expected an option that the compiler takes, found none (-no-such-option is left out at -Oz: ",
         (f"--options={tmp_path / 'bad.json'}",): "bad.json: Oz: expected an option of LLVM's such as -enable-load-pre=",
         ("--options=missing.json",): "missing.json: no such file; docs/pass_options.md",
         ("--policy=none", "--options=none"): "--policy: expected a policy, or options without one (--options), found",
