@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import heapq
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -77,6 +78,7 @@ def choose(
     heapq.heapify(waiting)
     left: list[tuple[float, str]] = []
     refused: list[str] = []
+    slow: dict[str, float] = {}  # by name, what a refused value gains; others are tried that gain at most half of it
     while waiting and waiting[0][0] < -at_least:
         _, option = heapq.heappop(waiting)
         extended = _extended(chosen, option)
@@ -85,7 +87,10 @@ def choose(
             left.append((found, option))
         elif waiting and found > waiting[0][0]:
             heapq.heappush(waiting, (found, option))
+        elif found < slow.get(name := parse_option(option)[0], -math.inf) / 2:
+            continue
         elif reason := constraint(extended):
+            slow[name] = found
             refused.append(option)
             yield Step(chosen, f"+ {option}", best + found, reason)
         else:

@@ -106,6 +106,19 @@ def test_what_was_refused_is_tried_on_the_final_set() -> None:
     assert set(list(choose(effects.ranked(), effects.gain, constraint))[-1].options) == {"-a", "-b", "-c"}
 
 
+def test_of_an_option_that_was_refused_milder_values_are_tried() -> None:
+    effects = Effects({"-a=1": -0.02, "-a=2": -0.019, "-a=3": -0.005})
+    tried: list[OptionSet] = []
+
+    def constraint(options: OptionSet) -> str:
+        tried.append(options)
+        return "" if options == ("-a=3",) else "slow"
+
+    steps = list(choose(effects.ranked(), effects.gain, constraint))
+    assert tried[:2] == [("-a=1",), ("-a=3",)]
+    assert [step.options for step in steps if not step.refused] == [("-a=3",)]
+
+
 def test_few_sets_are_measured() -> None:
     effects = Effects({f"-o{number}": -0.0005 * number for number in range(100)})
     chosen(effects, pairs=0)
