@@ -68,8 +68,8 @@ def test_all_compilers_and_cpus_give_the_same_bits(driver: Path, tmp_path: Path)
         recurrent(_small(), 33),
     ]
     for weights in networks:
-        logits = [driver_logits(each, weights, features, tmp_path) for each in (driver, older)]
-        np.testing.assert_array_equal(*logits)
+        found, expected = (driver_logits(each, weights, features, tmp_path) for each in (driver, older))
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize(("units", "hidden"), [(1, ()), (3, (5,)), (16, (17, 3)), (33, (64,)), (256, ())], ids=str)

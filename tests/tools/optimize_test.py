@@ -55,8 +55,13 @@ def test_from_build_to_report(tmp_path: Path) -> None:
     """One test, since each part continues from the previous one."""
     build = configure(make_small_project(tmp_path / "source"), tmp_path / "build")
     (tmp_path / "options.json").write_text(json.dumps({"format": 1, "levels": {"Oz": OPTIONS, "O2": ["-no-such"]}}))
-    flags = (f"--build_dir={build}", f"--output={tmp_path / 'out'}", f"--clang_path={CLANG}", "--search_minutes=0.05")
-    flags += (f"--options={tmp_path / 'options.json'}",)
+    flags = (
+        f"--build_dir={build}",
+        f"--output={tmp_path / 'out'}",
+        f"--clang_path={CLANG}",
+        "--search_minutes=0.05",
+        f"--options={tmp_path / 'options.json'}",
+    )
     killed = run_until("== 3/7", *flags)
     finished = run(*flags)
     assert finished.returncode == 0, finished.stderr
