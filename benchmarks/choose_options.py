@@ -31,7 +31,7 @@ from compiler_opt.errors import BenchmarkError, CompileError
 from compiler_opt.files import check_folder_writable, exclusive_directory, write_json
 from compiler_opt.llvm.pass_options import parse_option
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.pass_options.choosing import OptionSet, choose, greedy_menu
+from compiler_opt.pass_options.choosing import OptionSet, Step, choose, greedy_menu
 from compiler_opt.pass_options.measuring import WholeObjects
 from compiler_opt.pass_options.report import gain, options_table
 from compiler_opt.pass_options.screening import (
@@ -176,16 +176,15 @@ def entry() -> None:
                 return str(error)
             return _too_slow(changes)
 
-        steps = []
+        steps: list[Step] = []
         for step in choose(ranked, set_gain, constraint, start=tuple(_START.value.split()), pairs=_PAIRS.value):
             speed = "" if step.refused else f"; instructions {_speed(programs.changes(step.options))}"
             echo(f"{step.what}: {100 * step.gain:+.2f}%{speed}{f'; refused: {step.refused}' if step.refused else ''}")
-            steps.append({"what": step.what, "gain": step.gain, "refused": step.refused, "options": step.options})
-            write_json(folder / "steps.json", steps)
-        accepted = [step for step in steps if not step["refused"]]
-        chosen: OptionSet = accepted[-1]["options"] if accepted else ()  # type: ignore[assignment]
+            steps.append(step)
+            write_json(folder / "steps.json", [dataclasses.asdict(each) for each in steps])
+        chosen: OptionSet = steps[-1].options if steps else ()
         level = optimization_level(corpus.modules[0].options()).removeprefix("-")
-        about = {"compiler": toolchain.version_text, "steps": [step["what"] for step in accepted]}
+        about = {"compiler": toolchain.version_text, "steps": [step.what for step in steps if not step.refused]}
         OptionSets({level: chosen}, about=about).save(folder / "options.json")
         final = measured(chosen)
         for line in options_table([final], languages).lines():
