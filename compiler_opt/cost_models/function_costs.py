@@ -15,9 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler_opt.cost_models.ranking.carrying import MIN_ALIKE, is_close
 from compiler_opt.cost_models.throughput.address_map import read_placed
-from compiler_opt.cost_models.throughput.blocks import UNKNOWN, Block, load_blocks
+from compiler_opt.cost_models.throughput.blocks import MIN_ALIKE, UNKNOWN, Block, is_close, load_blocks
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import size_and_sha256
 from compiler_opt.llvm.profile import largest_count

@@ -15,17 +15,11 @@ map, and within recursion) stays as it was measured.
 """
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
 from compiler_opt.cost_models.ranking.builds import Build
-from compiler_opt.cost_models.throughput.blocks import ANNOTATIONS
-
-MIN_ALIKE = 0.8
-"""The part of the blocks of either build that must be alike in an unchanged function."""
-
-_FREQUENCY_TOLERANCE = 1e-3
+from compiler_opt.cost_models.throughput.blocks import ANNOTATIONS, MIN_ALIKE, is_close
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,11 +146,6 @@ def _is_across(build: Build, component: np.ndarray, matched: np.ndarray, other_c
     in_other = (matched[callers] >= 0) & (matched[callees] >= 0)
     in_other &= other_component[matched[callers]] == other_component[matched[callees]]
     return (component[callers] != component[callees]) & ~in_other
-
-
-def is_close(one: Any, other: Any) -> Any:
-    """Whether estimated frequencies are the same, but for rounding: of numbers, or of arrays element by element."""
-    return np.abs(one - other) <= _FREQUENCY_TOLERANCE * other
 
 
 def _frequencies(build: Build) -> np.ndarray:

@@ -22,6 +22,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,11 @@ Mispredicted entries are mispredicted branches that led to the block, see `measu
 UNKNOWN = (math.nan,) * len(ANNOTATIONS)
 """The annotations of a block that nobody has run."""
 
+MIN_ALIKE = 0.8
+"""The part of a function's blocks that must be alike in two builds for the function to count as unchanged."""
+
 MAX_FILE_BYTES = 1 << 32
+_FREQUENCY_TOLERANCE = 1e-3
 _FORMAT = 2
 _REMEDY = "make it again with collect_blocks or profile_blocks (compiler_opt/tools)"
 
@@ -69,6 +74,11 @@ class Block:
     num_copies: int = 1
     annotations: tuple[float, ...] = UNKNOWN
     labels: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+def is_close(one: Any, other: Any) -> Any:
+    """Whether estimated frequencies are the same, but for rounding: of numbers, or of arrays element by element."""
+    return np.abs(one - other) <= _FREQUENCY_TOLERANCE * other
 
 
 def save_blocks(path: Path, blocks: Sequence[Block]) -> None:
