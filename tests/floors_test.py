@@ -66,6 +66,9 @@ MAY_IMPORT_TENSORFLOW = (
     "compiler_opt.spaces.heads",
 )
 
+NOT_SHIPPED = {"benchmarks", "studies", "tests"}
+"""Packages of the repository that users of ours do not have."""
+
 TENSORFLOW = {"keras", "tensorboard", "tensorflow", "tensorflow_probability", "tf_agents", "tf_keras"}
 
 
@@ -108,6 +111,7 @@ def imports(tree: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_only_from_below(module: str) -> None:
     for imported in imports(ast.parse(MODULES[module].read_text())):
+        assert imported.split(".")[0] not in NOT_SHIPPED, f"{module} imports {imported}, which is not shipped"
         if imported.split(".")[0] == PACKAGE and package(imported) != package(module):
             assert floor(imported) < floor(module), f"{module} imports {imported}, which is not on a lower floor"
 

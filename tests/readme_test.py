@@ -42,8 +42,9 @@ def commands(text: str = README) -> list[list[str]]:
 
 def commands_of_documents() -> list[list[str]]:
     """Our Python commands in all documents, once each."""
-    found = [words for name in DOCUMENTS for words in commands((ROOT / name).read_text()) if module_of(words)]
-    return list({" ".join(words): words for words in found if "compiler_opt" in (module_of(words) or "")}.values())
+    found = [words for name in DOCUMENTS for words in commands((ROOT / name).read_text())]
+    ours = [words for words in found if re.match(r"(compiler_opt|studies)\.", module_of(words) or "")]
+    return list({" ".join(words): words for words in ours}.values())
 
 
 def scripts() -> dict[str, str]:
@@ -85,6 +86,12 @@ def test_flags_are_accepted(words: list[str]) -> None:
         assert checked.returncode == 0, checked.stderr
     for file in [flag.partition("=")[2] for flag in flags if flag.startswith("--gin_files=gin_configs")]:
         assert (ROOT / file).is_file()
+
+
+def test_benchmarks_and_studies_exist() -> None:
+    for document in (*DOCUMENTS, "CHANGELOG.md"):
+        for module in re.findall(r"\b(?:benchmarks|studies)\.[a-z]\w*", (ROOT / document).read_text()):
+            assert (ROOT / Path(*module.split(".")).with_suffix(".py")).is_file(), f"{document} names {module}"
 
 
 def test_options_of_the_demo() -> None:
@@ -137,7 +144,7 @@ def anchors(page: Path) -> set[str]:
 def test_code_map_knows_the_files() -> None:
     """Every module that the code map names is there, and every package is on the map."""
     text = (ROOT / "docs/code_map.md").read_text()
-    names = {path.name for folder in ("compiler_opt", "tests") for path in (ROOT / folder).rglob("*")}
+    names = {path.name for folder in ("compiler_opt", "tests", "studies") for path in (ROOT / folder).rglob("*")}
     for name in re.findall(r"`(?:[\w/]+/)?([a-z]\w*\.(?:py|yaml))`", text):
         assert name in names, name
     for package in (ROOT / "compiler_opt").rglob("*.py"):

@@ -16,9 +16,9 @@ _USED_FOR = {
     "llvm-ar": "static libraries in optimize",
     "llvm-config": "building plugins",
     "llvm-cxxfilt": "C++ names in explain",
-    "llvm-mc": "collect_blocks, profile_blocks, rank_cost_models",
-    "llvm-mca": "collect_blocks, profile_blocks, rank_cost_models",
-    "llvm-readobj": "collect_blocks, profile_blocks, rank_cost_models",
+    "llvm-mc": "collect_blocks, profile_blocks",
+    "llvm-mca": "collect_blocks, profile_blocks",
+    "llvm-readobj": "collect_blocks, profile_blocks",
     "opt": "corpus_stats, development mode",
 }
 """The tools that commands start, and what for."""

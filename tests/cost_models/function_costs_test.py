@@ -9,7 +9,7 @@ import pytest
 from compiler_opt.cost_models.function_costs import BlockProfile, ObjectCode, costs_by_function
 from compiler_opt.cost_models.throughput.blocks import Block, save_blocks
 from compiler_opt.errors import CorpusError
-from tests.cost_models.ranking.samples import block
+from tests.cost_models.samples import block
 
 
 def code_of(blocks: Sequence[Block], calls: Sequence[int] = ()) -> ObjectCode:

@@ -80,7 +80,6 @@ def test_it_is_the_mistake_that_fails(place: Path, tmp_path: Path) -> None:
         "corpus_stats",
         "collect_blocks",
         "profile_blocks",
-        "rank_cost_models",
     ):
         result = run(place, tmp_path, tool, GOOD[tool])
         assert result.returncode == 0, result.stderr

@@ -31,19 +31,19 @@ MISTAKES = (
     ),
     Mistake(
         "model missing",
-        ("evaluate_throughput", "rank_cost_models"),
+        ("evaluate_throughput",),
         {"model_dir": "no/such/model"},
         ("no/such/model/model.json: no such file", "train_throughput.py"),
     ),
     Mistake(
         "another kind of model",
-        ("rank_cost_models", "evaluate_throughput"),
+        ("evaluate_throughput",),
         {"model_dir": "model-other"},
         ("model-other/model.json: damaged: ", "train it again"),
     ),
     Mistake(
         "native processor",
-        ("collect_blocks", "rank_cost_models"),
+        ("collect_blocks",),
         {"cpu": "native"},
         ("--cpu=native", "name a processor"),
     ),
@@ -86,23 +86,5 @@ MISTAKES = (
         ("profile_blocks",),
         {"perf_script": "no/such/samples"},
         ("no/such/samples: cannot be read: No such file",),
-    ),
-    Mistake(
-        "builds missing",
-        ("rank_cost_models",),
-        {"builds_dir": "no/such/builds"},
-        ("no/such/builds: expected a folder default with the base builds, found none", "--base"),
-    ),
-    Mistake(
-        "variant missing",
-        ("rank_cost_models",),
-        {"variant": "inline-7"},
-        ("--variant=inline-7: expected a folder in builds, found none",),
-    ),
-    Mistake(
-        "base build without an address map",
-        ("rank_cost_models",),
-        {"builds_dir": "builds-plain"},
-        ("left out bench: builds-plain/default/bench: expected an address map of its blocks", "compile it with"),
     ),
 )

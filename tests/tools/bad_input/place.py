@@ -66,11 +66,6 @@ def _make_programs(place: Path) -> None:
     for name, flags in (("bench", ["-fbasic-block-address-map"]), ("plain", [])):
         command = [CLANG, "-O1", *flags, "-Wl,--build-id", "bench.c", "-o", name]
         subprocess.run(command, cwd=place / "programs", check=True)
-    for variant in ("default", "other"):
-        (place / "builds" / variant).mkdir(parents=True)
-        shutil.copy(place / "programs" / "bench", place / "builds" / variant)
-        (place / "builds-plain" / variant).mkdir(parents=True)
-        shutil.copy(place / "programs" / "plain", place / "builds-plain" / variant / "bench")
     write_checked_json(place / "model-other" / "model.json", {"format": 1, "kind": "trees"})
     (place / "samples-other.txt").write_text(
         " 7 PERF_RECORD_MMAP2 7/7: [0x10000(0x10000) @ 0 <0123456789abcdef>]: r-xp /elsewhere/bench\n 7 50000 10010\n"

@@ -28,7 +28,7 @@ def in_use(*tools: str) -> tuple[Mistake, ...]:
 MISTAKES = (
     *in_use("deploy", "extract_ir", "generate_vocab", "train_bc", "train_locally"),
     *in_use("evaluate", "export_policy", "make_corpus", "corpus_stats", "search", "headroom", "screen_options"),
-    *in_use("collect_blocks", "profile_blocks", "rank_cost_models", "train_throughput"),
+    *in_use("collect_blocks", "profile_blocks", "train_throughput"),
     clang("missing", "no/such/clang", "no such file", INSTALL),
     clang("not on PATH", "clang-99", "no such program on PATH", INSTALL, tools=("doctor",)),
     clang("not executable", "clang-not-executable", "not executable; check its permissions"),

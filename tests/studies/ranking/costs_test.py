@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from compiler_opt.cost_models.ranking import costs
-from compiler_opt.cost_models.ranking.builds import Build
-from compiler_opt.cost_models.ranking.costs import CARRIED, MEASURED, OWN, Model, Pricer, models
 from compiler_opt.cost_models.throughput.blocks import Block
 from compiler_opt.cost_models.throughput.instructions import Decoder
-from tests.cost_models.ranking.samples import block, build
+from studies.ranking import costs
+from studies.ranking.builds import Build
+from studies.ranking.costs import CARRIED, MEASURED, OWN, Model, Pricer, models
+from tests.cost_models.samples import block
+from tests.studies.ranking.samples import build
 
 LOAD_AND_RETURN = bytes.fromhex("8b07c3")
 

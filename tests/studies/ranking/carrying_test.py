@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from compiler_opt.cost_models.ranking.carrying import carry
-from tests.cost_models.ranking.samples import block, build
+from studies.ranking.carrying import carry
+from tests.cost_models.samples import block
+from tests.studies.ranking.samples import build
 
 MAIN = block("main", 0, 1)
 

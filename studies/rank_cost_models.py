@@ -1,6 +1,6 @@
 """Measures whether cost models rank builds of a program as measurements do.
 
-    python -m compiler_opt.tools.rank_cost_models --builds_dir=$BUILDS --benchmark="h3/h3_cells 9" --output_dir=$OUT
+    python -m studies.rank_cost_models --builds_dir=$BUILDS --benchmark="h3/h3_cells 9" --output_dir=$OUT
 
 $BUILDS has a folder for each variant, such as $BUILDS/default and $BUILDS/inline-500, and in each the same paths of
 programs, here h3/h3_cells. Programs are linked from objects with an address map of their blocks (compile them with
@@ -18,11 +18,6 @@ from pathlib import Path
 
 from absl import flags
 
-from compiler_opt.cost_models.ranking import report
-from compiler_opt.cost_models.ranking.builds import BuildProfiler
-from compiler_opt.cost_models.ranking.costs import LEARNED_RUNTIME, Costs, Predict, Pricer, models
-from compiler_opt.cost_models.ranking.measuring import BuildMeasurer, ProgramBuilds, variants_with
-from compiler_opt.cost_models.ranking.report import MIN_BUILDS, RankedProgram
 from compiler_opt.cost_models.throughput.blocks import Block
 from compiler_opt.cost_models.throughput.collection import Collector
 from compiler_opt.cost_models.throughput.instructions import Decoder
@@ -40,6 +35,11 @@ from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.table import csv_text
 from compiler_opt.tensorflow_loading import load_tensorflow, require_tensorflow
 from compiler_opt.tools import entry_point, shared_flags
+from studies.ranking import report
+from studies.ranking.builds import BuildProfiler
+from studies.ranking.costs import LEARNED_RUNTIME, Costs, Predict, Pricer, models
+from studies.ranking.measuring import BuildMeasurer, ProgramBuilds, variants_with
+from studies.ranking.report import MIN_BUILDS, RankedProgram
 
 _BUILDS_DIR = shared_flags.required_path("builds_dir", "Folder with a folder of programs for each variant.")
 _BENCHMARK = flags.DEFINE_multi_string(

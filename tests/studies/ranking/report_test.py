@@ -4,9 +4,9 @@ import dataclasses
 import json
 from collections.abc import Mapping
 
-from compiler_opt.cost_models.ranking.costs import CYCLE_ESTIMATE, MEASURED, OWN, Costs, Model, models
-from compiler_opt.cost_models.ranking.report import RankedProgram, compare_all, csv_rows, lines, to_json
 from compiler_opt.measure.wall_time import Median, WallTimes
+from studies.ranking.costs import CYCLE_ESTIMATE, MEASURED, OWN, Costs, Model, models
+from studies.ranking.report import RankedProgram, compare_all, csv_rows, lines, to_json
 
 MODELS = [Model(CYCLE_ESTIMATE, MEASURED), Model("llvm-mca", OWN)]
 

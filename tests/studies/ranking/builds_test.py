@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.cost_models.ranking.builds import Build, BuildProfiler
-from compiler_opt.cost_models.ranking.carrying import carry
 from compiler_opt.cost_models.throughput.address_map import FLAGS
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.errors import BenchmarkError, ProtocolError
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.measure.benchmark import Benchmark
+from studies.ranking.builds import Build, BuildProfiler
+from studies.ranking.carrying import carry
 from tests.measure.running import PROGRAM, built
 
 OPTIONS = ("-fbasic-block-address-map", *FLAGS[1:])

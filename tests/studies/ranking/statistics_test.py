@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from compiler_opt.cost_models.ranking.statistics import Truth, agreement, kendall_and_accuracy
+from studies.ranking.statistics import Truth, agreement, kendall_and_accuracy
 
 
 def both(costs: list[float], truth: Truth) -> tuple[float, float]:

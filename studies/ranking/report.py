@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from compiler_opt.cost_models.ranking.costs import CYCLE_ESTIMATE, LEARNED_RUNTIME, MEASURED, Costs, Model
-from compiler_opt.cost_models.ranking.statistics import Agreement, Truth, agreement
 from compiler_opt.evaluation.statistics import Estimate
 from compiler_opt.measure.wall_time import WallTimes
 from compiler_opt.report.formatting import aligned, count_text
+from studies.ranking.costs import CYCLE_ESTIMATE, LEARNED_RUNTIME, MEASURED, Costs, Model
+from studies.ranking.statistics import Agreement, Truth, agreement
 
 WALL_TIME = "wall time"
 ALL = "all"

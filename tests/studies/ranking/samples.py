@@ -4,18 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler_opt.cost_models.ranking.builds import Build, function_numbers
 from compiler_opt.cost_models.throughput.blocks import Block
 from compiler_opt.measure.callgrind import Counts
-
-NOP = b"\x90"
-
-
-def block(
-    function: str, block_id: int, count: float, frequency: float = 1.0, misses: float = 0.0, code: bytes = NOP
-) -> Block:
-    """A block with a number of misses of data per execution."""
-    return Block(code, "m", function, block_id, frequency, count, annotations=(0.0, misses, 0.0, 0.0))
+from studies.ranking.builds import Build, function_numbers
 
 
 def build(blocks: Sequence[Block], calls: Sequence[tuple[int, int]] = ()) -> Build:

@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from compiler_opt.checked_values import convert
-from compiler_opt.cost_models.ranking.builds import Build, BuildProfiler, file_digest
 from compiler_opt.errors import BenchmarkError, ConfigError, ProtocolError
 from compiler_opt.files import read_checked_json, write_checked_json
 from compiler_opt.measure.benchmark import Benchmark, Reference
 from compiler_opt.measure.wall_time import WallTimes, wall_times
+from studies.ranking.builds import Build, BuildProfiler, file_digest
 
 _PARTS = "parts"
 _VERSION = "1"

@@ -26,10 +26,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from compiler_opt.cost_models.block_costs import INSTRUCTIONS, MCA, REGALLOC_SCORE, regalloc_cost
-from compiler_opt.cost_models.ranking.builds import Build
-from compiler_opt.cost_models.ranking.carrying import Carried, carry
 from compiler_opt.cost_models.throughput.blocks import ANNOTATIONS, UNKNOWN, Block
 from compiler_opt.cost_models.throughput.instructions import Decoder, Instruction
+from studies.ranking.builds import Build
+from studies.ranking.carrying import Carried, carry
 
 MEASURED, OWN, CARRIED, ESTIMATED = "measured", "own", "carried", "estimated"
 """Sources of counts."""

@@ -4,12 +4,12 @@ import subprocess
 from pathlib import Path
 
 from benchmarks.corpus_programs import compile_objects
-from benchmarks.variants import BASE, OPTIONS, POLICIES, objects_under
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.cost_models.throughput.address_map import FLAGS, read_object
 from compiler_opt.evaluation.evaluate import baselines
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems import problem as problems
+from studies.ranking.variants import BASE, OPTIONS, POLICIES, objects_under
 from tests.small_corpus import BUSY_SOURCES, make_corpus
 
 CLANG = "/usr/bin/clang-22"

@@ -18,8 +18,8 @@ import dataclasses
 
 import numpy as np
 
-from compiler_opt.cost_models.ranking.builds import Build
 from compiler_opt.cost_models.throughput.blocks import ANNOTATIONS, MIN_ALIKE, is_close
+from studies.ranking.builds import Build
 
 
 @dataclasses.dataclass(frozen=True)

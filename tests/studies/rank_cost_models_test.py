@@ -44,7 +44,7 @@ def run(place: Path, *further: str) -> "programs.subprocess.CompletedProcess[str
         "--benchmark=bench 3000",
         f"--output_dir={place / 'out'}",
     )
-    return programs.run("compiler_opt.tools.rank_cost_models", *arguments, *further)
+    return programs.run("studies.rank_cost_models", *arguments, *further)
 
 
 @pytest.mark.slow

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.cost_models.ranking.builds import BuildProfiler
-from compiler_opt.cost_models.ranking.measuring import BuildMeasurer, variants_with
 from compiler_opt.cost_models.throughput.address_map import FLAGS
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.errors import BenchmarkError, ConfigError
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.measure.benchmark import Benchmark
+from studies.ranking.builds import BuildProfiler
+from studies.ranking.measuring import BuildMeasurer, variants_with
 from tests.measure.running import PROGRAM, built
 
 

@@ -1,7 +1,7 @@
 """Builds the programs of a corpus's projects in several variants, for `rank_cost_models`, and prints its arguments.
 
-    python -m benchmarks.build_variants --data_path=$CORPORA/train --output_dir=$BUILDS
-    python -m compiler_opt.tools.rank_cost_models --builds_dir=$BUILDS --benchmark=... --output_dir=$OUT
+    python -m studies.build_variants --data_path=$CORPORA/train --output_dir=$BUILDS
+    python -m studies.rank_cost_models --builds_dir=$BUILDS --benchmark=... --output_dir=$OUT
 
 Writes BUILDS/VARIANT/PROJECT/NAME. Variants differ in how the modules of the corpus are compiled: in how much is
 inlined (`inline-*`), or in how registers are allocated: by options of a stock clang (`regalloc-*`), and by the baseline
@@ -16,13 +16,13 @@ from pathlib import Path
 from absl import flags
 
 from benchmarks.corpus_programs import PROGRAM_FLAG, programs_of
-from benchmarks.variants import BASE, OBJECTS, OPTIONS, PLACE, POLICIES, objects_of
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import CompileError, ConfigError
 from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
+from studies.ranking.variants import BASE, OBJECTS, OPTIONS, PLACE, POLICIES, objects_of
 
 _DATA_PATH = shared_flags.required_path("data_path", "The corpus.")
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the builds: VARIANT/PROJECT/NAME.")

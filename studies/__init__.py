@@ -1,0 +1,1 @@
+"""Studies: programs behind figures in `docs/`, `python -m studies.NAME`; nothing in `compiler_opt/` needs them."""
