@@ -60,6 +60,7 @@ _START = flags.DEFINE_string("start", "", "Options to begin with, with spaces be
 _REFUSED = flags.DEFINE_list("refused", [], "Names of options that are not chosen, besides those of trust.py.")
 _MAX_MEAN = flags.DEFINE_float("max_mean", 0.001, "Relative growth of instructions, mean of the programs.")
 _MAX_PROGRAM = flags.DEFINE_float("max_program", 0.01, "Relative growth of instructions of each program.")
+_AT_LEAST = flags.DEFINE_float("at_least", 2e-4, "Relative change of text that a further option has to make.", 0.0)
 _PAIRS = flags.DEFINE_integer("pairs", 8, "Options that remain of which pairs are tried.", 0)
 _MENU = flags.DEFINE_integer("menu", 0, "Options to try on top of the set for the menu; 0 for no menu.", 0)
 _SEED = shared_flags.seed("the sample")
@@ -177,7 +178,8 @@ def entry() -> None:
             return _too_slow(changes)
 
         steps: list[Step] = []
-        for step in choose(ranked, set_gain, constraint, start=tuple(_START.value.split()), pairs=_PAIRS.value):
+        start = tuple(_START.value.split())
+        for step in choose(ranked, set_gain, constraint, at_least=_AT_LEAST.value, start=start, pairs=_PAIRS.value):
             speed = "" if step.refused else f"; instructions {_speed(programs.changes(step.options))}"
             echo(f"{step.what}: {100 * step.gain:+.2f}%{speed}{f'; refused: {step.refused}' if step.refused else ''}")
             steps.append(step)

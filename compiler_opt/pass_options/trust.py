@@ -7,7 +7,8 @@ that makes other code of the same meaning from a compiler that is tested daily. 
   and some of it is known to be wrong: LLVM's own comments and reports say so of `enable-gvn-hoist` and the attributor;
 - change what programs may rely on: results of floating-point arithmetic, aliasing, traps, unwinding, symbols, the
   layout of the stack, or how code that other compilers have made is called;
-- change limits of analyses, which keep compile time bounded.
+- change limits of analyses, which keep compile time bounded;
+- change the alignment of loops, which costs time that executed instructions do not show.
 """
 
 import re
@@ -36,6 +37,7 @@ _SLOW = re.compile(
     r"scalar-evolution-.*|scev-.*|memdep-.*|licm-max-.*|capture-tracking-.*|dom-.*|constraint-elimination-max-.*|"
     r"aggressive-instcombine-.*|lvi-.*|cvp-max-.*|alias-set-.*|inline-deferral.*"
 )
+_UNSEEN = re.compile(r".*loop-alignment")
 
 
 def reason_against(name: str) -> str:
@@ -46,4 +48,6 @@ def reason_against(name: str) -> str:
         return "may change what programs rely on"
     if _SLOW.fullmatch(name):
         return "a limit of an analysis: what it costs depends on the code"
+    if _UNSEEN.fullmatch(name):
+        return "costs time that instructions do not show"
     return ""
