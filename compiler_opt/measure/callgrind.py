@@ -101,11 +101,6 @@ class Counts:
         """An estimate: one cycle an instruction, 10 a first-level miss or mispredict, 100 a last-level miss."""
         return self.instructions + 10 * (self.mispredicts + self.l1_misses) + 100 * self.ll_misses
 
-    @property
-    def accesses(self) -> int:
-        """Loads and stores of data."""
-        return self.reads + self.writes
-
     def __add__(self, other: "Counts") -> "Counts":
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
         return Counts(*(one + another for one, another in pairs))

@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.policy import Decider, DeciderByFunction, Policy, UsesFeatures, deciding_by
+from compiler_opt.policies.policy import Decider, Policy, UsesFeatures, deciding_by
 
 RULE = "rule"
 """The key, in a policy's metadata, of the parameters of the rule that it was cloned from."""
@@ -79,23 +79,3 @@ class RulePolicy(Policy):
         del seed
         choose = functools.partial(self._rule.choose, self._values)
         return deciding_by(choose, self._rule.used(header.names), header, self.name)
-
-
-class RulesByFunction(Policy):
-    """Decides by a rule in some functions, with parameters of its own in each, and by the default in the others."""
-
-    def __init__(self, rule: Rule, values: Mapping[str, np.ndarray], default: Policy, name: str = "rules by function"):
-        """`values`: parameters `[P]` by function."""
-        self.name = name
-        self._policies = {function: RulePolicy(rule, each, name) for function, each in values.items()}
-        self._default = default
-
-    def start(self, header: Header, seed: int) -> Decider:
-        default = self._default.start(header, seed)
-        deciders = {function: policy.start(header, seed) for function, policy in self._policies.items()}
-
-        def decide(function: str, index: int, observation: bytes) -> int | float:
-            del index
-            return deciders.get(function, default)(observation)
-
-        return DeciderByFunction(decide, (default,))

@@ -70,7 +70,6 @@ def test_reads_own_counts_and_calls() -> None:
     }
     assert profile.total.instructions == 280
     assert own.cycles == 150 + 10 * (5 + 6) + 100 * 2
-    assert own.accesses == own.reads + own.writes
     assert own + Counts(1, reads=2, mispredicts=3) - Counts(1, reads=2, mispredicts=3) == own
 
 

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from compiler_opt.errors import PolicyError
-from compiler_opt.llvm.interactive import FollowsContexts
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.policy import ConstantPolicy
-from compiler_opt.policies.rule import Rule, RuleParameter, RulePolicy, RulesByFunction
+from compiler_opt.policies.rule import Rule, RuleParameter, RulePolicy
 from compiler_opt.tensor_spec import TensorSpec
 
 
@@ -58,15 +56,3 @@ def test_parameters_have_names() -> None:
     assert rule.values({"bonus": 3.0, "power": 2.0}).tolist() == [2.0, 3.0]
     with pytest.raises(PolicyError, match="they differ in bonus"):
         rule.values({"power": 2.0})
-
-
-def test_each_function_has_a_rule_of_its_own_or_the_default() -> None:
-    values = {"f": np.array([1.0, 0.0]), "g": np.array([-1.0, 0.0])}
-    decider = RulesByFunction(_Weighed(), values, ConstantPolicy(7)).start(_header("costs"), 0)
-    assert isinstance(decider, FollowsContexts)
-    found = []
-    for function in ("f", "h", "g", "f"):
-        decider.enter(function)
-        found.append(decider(_bytes([3.0, 2.0, 4.0])))
-    # The lowest cost, the default, the highest cost.
-    assert found == [1, 7, 2, 1]
