@@ -1,4 +1,4 @@
-"""Variants of the credit of inlining decisions, applied to the results of `benchmarks.credit`.
+"""Variants of the credit of inlining decisions, applied to the results of `studies.credit`.
 
 A variant says which functions a decision is credited with (its *reach*) and what a byte of a COMDAT function costs (its
 *weights*). A flip is compared as training would: the default's compilation and the flipped one are a group, and the
@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from benchmarks import credit_records as records
-from benchmarks.credit_records import Compiled, Project
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.problems.inlining.comdats import comdat_copies
+from studies import credit_records as records
+from studies.credit_records import Compiled, Project
 
 Weigh = Callable[[str, ObjectSizes, ObjectSizes], float]
 """The cost of a byte of a COMDAT group, by signature, in a module compiled in two ways."""

@@ -1,4 +1,4 @@
-"""The results of `benchmarks.credit` on disk: compressed JSON lines, one file per project, read by `credit_report`.
+"""The results of `studies.credit` on disk: compressed JSON lines, one file per project, read by `credit_report`.
 
     PROJECT.jsonl.gz    the first line describes the project (`Project`); then one line per compilation (`Compiled`)
 

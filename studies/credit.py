@@ -1,4 +1,4 @@
-"""Collects what single inlining decisions do to the linked program, for `benchmarks.credit_report`.
+"""Collects what single inlining decisions do to the linked program, for `studies.credit_report`.
 
 For each project, every module is compiled by the default, without inlining, and by the default with decisions flipped
 at random. Then single decisions of the default are flipped, one per compilation, and the program is linked with that
@@ -6,8 +6,8 @@ one object exchanged. Where a flipped decision belongs to a COMDAT function that
 also flipped in all of them at once, as a policy would, which decides alike in equal situations. Some modules are also
 compiled several times with random flips, as in training.
 
-    python -m benchmarks.credit --data_path=$CORPUS/train --output_dir=$RESULTS
-    python -m benchmarks.credit_report --results=$RESULTS
+    python -m studies.credit --data_path=$CORPUS/train --output_dir=$RESULTS
+    python -m studies.credit_report --results=$RESULTS
 
 After an interruption, the same command continues with the next project.
 """
@@ -22,9 +22,6 @@ from pathlib import Path
 import numpy as np
 from absl import flags
 
-from benchmarks import credit_records as records
-from benchmarks.credit_records import Compiled
-from benchmarks.credit_variants import keys
 from compiler_opt.collect.flip_store import Flips, FlipStore
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
@@ -40,6 +37,9 @@ from compiler_opt.policies.policy import ConstantPolicy, FlippingPolicy, Policy
 from compiler_opt.problems import problem as problems
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
+from studies import credit_records as records
+from studies.credit_records import Compiled
+from studies.credit_variants import keys
 
 _DATA_PATH = flags.DEFINE_string("data_path", None, "Corpus, such as fetch_corpus makes.", required=True)
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results, one file per project.")

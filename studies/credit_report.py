@@ -1,4 +1,4 @@
-"""Compares variants of credit with what flipped decisions did to the linked program, from `benchmarks.credit`.
+"""Compares variants of credit with what flipped decisions did to the linked program, from `studies.credit`.
 
 Legend: N flips.
 
@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from absl import flags
 
-from benchmarks import credit_records as records
-from benchmarks.credit_records import Compiled, Project
-from benchmarks.credit_variants import Copies, Estimate, by_kind, flips_of, keys
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.problems.inlining.comdats import function_weights, weighted_text_bytes
 from compiler_opt.problems.inlining.credit import function_credit
 from compiler_opt.report.table import Table
 from compiler_opt.tools import entry_point, shared_flags
+from studies import credit_records as records
+from studies.credit_records import Compiled, Project
+from studies.credit_variants import Copies, Estimate, by_kind, flips_of, keys
 
-_RESULTS = shared_flags.required_path("results", "Folder of results of benchmarks.credit.")
+_RESULTS = shared_flags.required_path("results", "Folder of results of studies.credit.")
 _SAMPLES = flags.DEFINE_integer("samples", 500, "Samples of the bootstrap.", 1)
 _GROUPS = flags.DEFINE_list("groups", ["8", "16"], "Numbers of rollouts of a group.")
 _MIN_FLIPS = 10
@@ -252,7 +252,7 @@ def _differences(
 def entry() -> None:
     paths = sorted(_RESULTS.value.glob("*.jsonl.gz"))
     if not paths:
-        raise ConfigError(f"--results={_RESULTS.value}: has no results of benchmarks.credit")
+        raise ConfigError(f"--results={_RESULTS.value}: has no results of studies.credit")
     read = [records.read(path) for path in paths]
     single, everywhere = [], []
     for project, compiled in read:
