@@ -1,6 +1,6 @@
 """Measures what runtime annotations add to a model of blocks, on programs that it has not seen.
 
-    python -m benchmarks.runtime_annotations --blocks=$BLOCKS/profiled.npz --output_dir=$MODELS
+    python -m studies.runtime_annotations --blocks=$BLOCKS/profiled.npz --output_dir=$MODELS
 
 For each project in a file of `profile_blocks`, a graph network learns the measured times of the other projects' blocks
 (the next project in the alphabet chooses the epoch), and predicts those of this one, with its annotations and with them
@@ -20,7 +20,6 @@ from absl import flags
 from scipy.stats import spearmanr
 
 from compiler_opt.cost_models.throughput import model as models
-from compiler_opt.cost_models.throughput.baselines import SimulationWithPenalties
 from compiler_opt.cost_models.throughput.blocks import Block
 from compiler_opt.cost_models.throughput.collection import projects_of
 from compiler_opt.cost_models.throughput.datasets import LabelledBlocks, load_labelled
@@ -32,6 +31,7 @@ from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tensorflow_loading import load_tensorflow, require_tensorflow
 from compiler_opt.tools import entry_point, shared_flags
+from studies.simulation_with_penalties import SimulationWithPenalties
 
 _BLOCKS = shared_flags.required_path("blocks", "The file of profile_blocks.")
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the models.")
