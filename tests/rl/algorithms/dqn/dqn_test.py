@@ -2,7 +2,6 @@
 
 import dataclasses
 import types
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -18,7 +17,6 @@ load_tensorflow()
 from compiler_opt.rl.algorithm import AlgorithmConfigs  # noqa: E402
 from compiler_opt.rl.algorithms.dqn import ALGORITHM, DQNConfig  # noqa: E402
 from compiler_opt.rl.algorithms.dqn.algorithm import DQNLearner  # noqa: E402
-from compiler_opt.rl.checkpoints import Checkpoints  # noqa: E402
 from compiler_opt.rl.config import TrainingConfig  # noqa: E402
 from compiler_opt.rl.sampled_decisions import Batch  # noqa: E402
 from compiler_opt.rl.training_context import TrainingContext  # noqa: E402
@@ -125,28 +123,9 @@ def test_the_start_keeps_its_probabilities() -> None:
     )
 
 
-def test_the_same_seed_learns_the_same_and_resumes(tmp_path: Path) -> None:
-    head = binary_head()
-    results = []
-    for interrupted in (False, True):
-        learner, rng = _learner(head, target_update_period=7, discount=0.5), np.random.default_rng(5)
-        learner.set_progress(0.4, 0.7)
-        _train(learner, head, 1, rng)
-        if interrupted:
-            Checkpoints(tmp_path, **learner.checkpointed()).save(2, {})
-            learner = _learner(head, target_update_period=7, discount=0.5)
-            assert Checkpoints(tmp_path, **learner.checkpointed()).restore() == {}
-        _train(learner, head, 1, rng)
-        results.append((learner.weights(), learner.average.weights()))
-    for one, other in zip(*results, strict=True):
-        for kernel, same in zip(one.kernels, other.kernels, strict=True):
-            np.testing.assert_array_equal(kernel, same)
-
-
 def test_odd_batches() -> None:
     head, rng = binary_head(), np.random.default_rng(0)
     learner = _learner(head, steps=2)
-    assert learner.update(Batch.empty(head), rng) == {}
     assert learner.value_correlation(Batch.empty(head)) == 0
     batch = sampled(head, learner.weights(), rng, 10)
     # Fewer decisions than a minibatch, all equally good.
