@@ -1,6 +1,6 @@
 """Makes programs faster by heart, beside what thresholds of the inliner and clang's own PGO do, and prints tables.
 
-    python -m benchmarks.speed_by_heart --data_path=$CORPUS_O2/held_out --output_dir=$OUT --minutes=60
+    python -m studies.speed_by_heart --data_path=$CORPUS_O2/held_out --output_dir=$OUT --minutes=60
 
 For each program of `benchmarks/programs/` whose project the corpus has, the project's modules are built plainly, with
 other thresholds of the inliner (`inline-500`, or any other number) or other options of LLVM's
@@ -20,7 +20,6 @@ from absl import flags
 
 from benchmarks.corpus_programs import PROGRAM_FLAG, programs_of
 from benchmarks.program_builds import PGO, ProgramBuilds, llvm_options
-from benchmarks.speed_run import PGO_POLICY, PGO_SEARCH, POLICY, Results, SpeedRun, print_means, print_table
 from compiler_opt import pretrained
 from compiler_opt.checked_values import convert
 from compiler_opt.corpus.description import Corpus
@@ -29,6 +28,7 @@ from compiler_opt.files import check_folder_writable, exclusive_directory, read_
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.measure.callgrind import valgrind
 from compiler_opt.tools import entry_point, shared_flags
+from studies.speed_run import PGO_POLICY, PGO_SEARCH, POLICY, Results, SpeedRun, print_means, print_table
 
 _DATA_PATH = shared_flags.required_path("data_path", "The corpus.")
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for builds, searches and results.")

@@ -7,11 +7,11 @@ import pytest
 
 from benchmarks.corpus_programs import ProgramSource
 from benchmarks.program_builds import ProgramBuilds, llvm_options
-from benchmarks.speed_run import Results, Row, SpeedRun, print_means, print_table
 from compiler_opt import pretrained
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.decisions import Decisions
+from studies.speed_run import Results, Row, SpeedRun, print_means, print_table
 from tests.hot_calls import MAIN, WARM_WORK
 from tests.small_corpus import make_corpus
 
