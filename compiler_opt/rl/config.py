@@ -148,6 +148,34 @@ class BehavioralCloningConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class LearnerConfig:
+    """Hyperparameters that `ppo`, `reinforce` and `dqn` share.
+
+    Attributes:
+      learning_rate: of Adam.
+      minibatch_size: decisions per gradient step.
+      gradient_clipping: largest norm of a gradient: of all variables together (`ppo`), or of each one.
+      project_balance: 0 to count all decisions of an iteration alike, 1 to count all projects alike; between them, a
+        project of n decisions counts n ** (1 - project_balance), in all terms of the loss.
+      max_decisions: most decisions that an update learns from; of which, each algorithm says.
+      averaging: decay per iteration of the moving average of the weights, which is the policy that is saved.
+    """
+
+    learning_rate: float = 1e-3
+    minibatch_size: int = 4096
+    gradient_clipping: float = 1.0
+    project_balance: float = 0.0
+    max_decisions: int = 100_000
+    averaging: float = 0.9
+
+    def __post_init__(self) -> None:
+        check_range(self, "minibatch_size", "max_decisions", at_least=1)
+        check_range(self, "averaging", at_least=0, below=1)
+        check_range(self, "project_balance", at_least=0, at_most=1)
+        check_range(self, "learning_rate", "gradient_clipping", over=0)
+
+
+@dataclasses.dataclass(frozen=True)
 class NoveltyConfig:
     """An exploration bonus for decisions that lead to new observations, see `rl.novelty`.
 

@@ -5,15 +5,15 @@ import dataclasses
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
-from compiler_opt.rl.config import check_range, check_rollouts
+from compiler_opt.rl.config import LearnerConfig, check_range, check_rollouts
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.masked_categorical import MaskedCategorical
 
 
 @dataclasses.dataclass(frozen=True)
-class DQNConfig:
-    """Hyperparameters of DQN.
+class DQNConfig(LearnerConfig):
+    """Hyperparameters of DQN, beside those of `LearnerConfig`.
 
     Attributes:
       discount: with 0, each decision is an episode of one step, whose reward is its advantage; nothing follows that the
@@ -26,14 +26,9 @@ class DQNConfig:
         keeps its probabilities at this temperature.
       last_temperature: the same at its end; between them, it falls exponentially.
       target_update_period: gradient steps from one copy of the network to the target network to the next.
-      learning_rate: of Adam.
       steps: gradient steps per iteration.
       minibatch_size: decisions per gradient step, drawn from those that are remembered.
       max_decisions: the latest decisions that are remembered.
-      gradient_clipping: largest norm of each variable's gradient.
-      project_balance: 0 to count all decisions of an iteration alike, 1 to count all projects alike; between them, a
-        project of n decisions counts n ** (1 - project_balance).
-      averaging: decay per iteration of the moving average of the weights, which is the policy that is saved.
     """
 
     discount: float = 0.0
@@ -41,19 +36,14 @@ class DQNConfig:
     first_temperature: float = 1.0
     last_temperature: float = 0.1
     target_update_period: int = 100
-    learning_rate: float = 1e-3
     steps: int = 100
     minibatch_size: int = 512
-    max_decisions: int = 100_000
-    gradient_clipping: float = 1.0
-    project_balance: float = 0.0
-    averaging: float = 0.9
 
     def __post_init__(self) -> None:
-        check_range(self, "target_update_period", "steps", "minibatch_size", "max_decisions", at_least=1)
-        check_range(self, "discount", "project_balance", at_least=0, at_most=1)
-        check_range(self, "averaging", at_least=0, below=1)
-        check_range(self, "learning_rate", "gradient_clipping", "first_temperature", "last_temperature", over=0)
+        super().__post_init__()
+        check_range(self, "target_update_period", "steps", at_least=1)
+        check_range(self, "discount", at_least=0, at_most=1)
+        check_range(self, "first_temperature", "last_temperature", over=0)
 
 
 def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:

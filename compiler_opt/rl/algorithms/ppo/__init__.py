@@ -5,18 +5,23 @@ import dataclasses
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
-from compiler_opt.rl.config import NoveltyConfig, check_novelty, check_range, check_rollouts, check_value_network
+from compiler_opt.rl.config import (
+    LearnerConfig,
+    NoveltyConfig,
+    check_novelty,
+    check_range,
+    check_rollouts,
+    check_value_network,
+)
 from compiler_opt.rl.training_context import TrainingContext
 
 
 @dataclasses.dataclass(frozen=True)
-class PPOConfig:
-    """Hyperparameters of PPO.
+class PPOConfig(LearnerConfig):
+    """Hyperparameters of PPO, beside those of `LearnerConfig`.
 
     Attributes:
-      learning_rate: of Adam.
       num_epochs: passes over the decisions of an iteration.
-      minibatch_size: decisions per gradient step.
       importance_ratio_clipping: bound of the change of an action's probability, as a ratio over 1.
       kl_target: 0 to clip the ratio. Otherwise the loss has a penalty instead: the KL divergence from the policy that
         decided to the new one, with a weight that rises while an iteration's divergence is more than 1.5 times this
@@ -27,33 +32,22 @@ class PPOConfig:
       kl_to_start: weight, in the loss, of the KL divergence from the policy to the one that the training starts from;
         draws it towards that one, and so keeps what it did not learn otherwise. 0 for none.
       value_pred_loss_coef: weight of the value network's squared error; 0 if the advantages do not use it.
-      gradient_clipping: largest norm of a gradient.
-      project_balance: 0 to count all decisions of an iteration alike, 1 to count all projects alike; between them, a
-        project of n decisions counts n ** (1 - project_balance), in all terms of the loss.
       max_decisions: most decisions of an iteration that one pass visits. If there are more, each pass visits others:
         all are learned from, in fewer passes, as long as they are at most `num_epochs` times as many.
-      averaging: decay per iteration of the moving average of the weights, which is the policy that is saved.
     """
 
-    learning_rate: float = 1e-3
     num_epochs: int = 3
-    minibatch_size: int = 4096
     importance_ratio_clipping: float = 0.2
     kl_target: float = 0.0
     entropy_regularization: float = 0.1
     kl_to_start: float = 0.0
     value_pred_loss_coef: float = 0.0
-    gradient_clipping: float = 1.0
-    project_balance: float = 0.0
-    max_decisions: int = 100_000
-    averaging: float = 0.9
 
     def __post_init__(self) -> None:
-        check_range(self, "num_epochs", "minibatch_size", "max_decisions", at_least=1)
-        check_range(self, "averaging", at_least=0, below=1)
-        check_range(self, "project_balance", at_least=0, at_most=1)
+        super().__post_init__()
+        check_range(self, "num_epochs", at_least=1)
         check_range(self, "kl_target", "entropy_regularization", "kl_to_start", "value_pred_loss_coef", at_least=0)
-        check_range(self, "learning_rate", "importance_ratio_clipping", "gradient_clipping", over=0)
+        check_range(self, "importance_ratio_clipping", over=0)
 
 
 def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
