@@ -24,7 +24,6 @@ from pathlib import Path
 import numpy as np
 from absl import flags
 
-from benchmarks.regalloc_score_agreement import R_KINDS, Costs, print_changes, print_levels, spread, stack
 from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
@@ -39,6 +38,7 @@ from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
+from studies.regalloc_score_agreement import R_KINDS, Costs, print_changes, print_levels, spread, stack
 
 _DATA_PATH = flags.DEFINE_string("data_path", "demo/corpus/train", "The corpus.")
 _CLANG_PATH = shared_flags.clang_path()
