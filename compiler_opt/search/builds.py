@@ -8,12 +8,12 @@ program, or a function of one module.
 import collections
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Protocol, TypeAlias
 
-from compiler_opt.llvm.coroutines import coroutine_of
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.policies.decisions import Site
+from compiler_opt.problems.inlining.bodies import Bodies, coroutine_of
 
 Caller: TypeAlias = tuple[str, int]
 """Name, and fingerprint of the body."""
@@ -125,35 +125,14 @@ class Build:
     def _remaining_calls(self) -> collections.Counter[str]:
         return collections.Counter(call.callee for calls in self.calls.values() for call in calls if not call.inlined)
 
-    def holders(self, function: str) -> frozenset[str]:
-        """Functions that have its body: itself, and those that it was inlined into, through any number of others.
-
-        Of a coroutine, the functions into which it is split have its body, too.
-        """
-        known = self._holders
-        if function not in known:
-            found, pending = {function}, [function]
-            while pending:
-                name = pending.pop()
-                callers = [caller for caller, call in self.callers_of.get(name, ()) if call.inlined]
-                new = {*callers, *self._coroutine_parts.get(name, ())} - found
-                found |= new
-                pending += new
-            known[function] = frozenset(found)
-        return known[function]
+    def holders(self, function: str) -> Set[str]:
+        """Functions that have its body; see `Bodies`."""
+        return self._bodies.holders(function)
 
     @functools.cached_property
-    def _coroutine_parts(self) -> Mapping[str, Sequence[str]]:
-        """By coroutine, the functions into which it is split after decisions in it."""
-        found: dict[str, list[str]] = collections.defaultdict(list)
-        for name in {name for name, _ in self.calls} | {name for _, name in self.units}:
-            if coroutine := coroutine_of(name):
-                found[coroutine].append(name)
-        return found
-
-    @functools.cached_property
-    def _holders(self) -> dict[str, frozenset[str]]:
-        return {}
+    def _bodies(self) -> Bodies:
+        inlined = ((name, call.callee) for (name, _), calls in self.calls.items() for call in calls if call.inlined)
+        return Bodies(inlined, [*(name for name, _ in self.calls), *(name for _, name in self.units)])
 
 
 def comdat_groups(compiled: Iterable[Compiled]) -> dict[str, str]:

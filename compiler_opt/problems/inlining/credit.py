@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from compiler_opt.llvm.coroutines import coroutine_of
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
+from compiler_opt.problems.inlining.bodies import coroutine_of
 from compiler_opt.problems.inlining.comdats import function_weights
 
 
