@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 
 from compiler_opt.llvm.object_file import ObjectSizes, TextParts
 from compiler_opt.policies.decisions import Site
+from compiler_opt.problems.inlining.bodies import Bodies
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,7 +184,10 @@ def _differences(first: CompiledModule, second: CompiledModule) -> dict[Site, tu
 
 
 class _Dependencies:
-    """The differing decisions that a module's functions depend on."""
+    """The differing decisions that a module's functions depend on.
+
+    A body that one build inlines counts as inlined in both.
+    """
 
     def __init__(
         self,
@@ -198,21 +202,12 @@ class _Dependencies:
         for site in differences:
             self._in_caller.setdefault(site.caller, []).append(site)
             self._of_callee.setdefault(site.callee, []).append(site)
-        self._inlined_into: dict[str, set[str]] = {}  # caller -> callees
-        for module in self._modules:
-            for site, is_inlined in module.inlined.items():
-                if is_inlined:
-                    self._inlined_into.setdefault(site.caller, set()).add(site.callee)
+        calls = (call for module in self._modules for call in module.inlined.items())
+        self._bodies = Bodies((site.caller, site.callee) for site, is_inlined in calls if is_inlined)
 
     def of(self, function: str) -> list[Site]:
         """The decisions that its size depends on; those on calls that both builds have, if there are any."""
-        bodies, waiting = {function: None}, [function]
-        while waiting:
-            for callee in sorted(self._inlined_into.get(waiting.pop(), ())):
-                if callee not in bodies:
-                    bodies[callee] = None
-                    waiting.append(callee)
-        sites = [site for body in bodies for site in self._in_caller.get(body, ())]
+        sites = [site for body in self._bodies.held(function) for site in self._in_caller.get(body, ())]
         if any(function not in module.sizes.functions for module in self._modules):
             sites += [site for site in self._of_callee.get(function, ()) if site not in sites]
         in_both = [site for site in sites if None not in self._differences[site]]
