@@ -12,7 +12,7 @@ from tests import programs
 from tests.small_corpus import SOURCES, make_corpus
 
 _CLANG = "clang-22"
-_SCRIPT = str(programs.ROOT / "docs" / "ablation" / "run.sh")
+_SCRIPT = str(programs.ROOT / "studies" / "ablation.sh")
 
 
 @pytest.mark.slow
@@ -36,4 +36,4 @@ def test_every_part_is_left_out_once(tmp_path: Path) -> None:
 def test_arguments_are_needed() -> None:
     result = subprocess.run(["bash", _SCRIPT], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("docs/ablation/run.sh CORPORA RUNS")
+    assert result.stderr.startswith("studies/ablation.sh CORPORA RUNS")

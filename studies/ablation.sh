@@ -2,7 +2,7 @@
 # What each part of the training of `inlining-Oz-plugin` contributes: trains with one part left out at a time, each with
 # three seeds and equal compiles, and compares the runs by the validation projects. After an interruption, it resumes.
 #
-#   docs/ablation/run.sh CORPORA RUNS [--clang_path=PATH]
+#   studies/ablation.sh CORPORA RUNS [--clang_path=PATH]
 #
 # CORPORA is the output of `fetch_corpus --set=standard`. RUNS receives the trainings, `RUNS/*/comparison.md` the
 # results, and `RUNS/margins-SEED.txt` what margins do. COMPILES are those of reinforcement learning; the flips that
@@ -13,7 +13,7 @@ if [ $# -lt 2 ]; then
   exit 2
 fi
 corpora=$(realpath "$1") runs=$(realpath -m "$2") compiler=("${@:3}")
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PYTHONPATH=$PWD
 python=${PYTHON:-.venv/bin/python} gin=$PWD/gin_configs/inlining compiles=${COMPILES:-2000}
 mkdir -p "$runs/settings"
