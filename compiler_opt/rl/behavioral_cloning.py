@@ -26,7 +26,7 @@ from compiler_opt.problems.problem import Problem
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.rl.history import History
-from compiler_opt.rl.learning import mean_loss, save_run_policy
+from compiler_opt.rl.learner import mean_loss, save_run_policy
 from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.trace_files import Trace
 from compiler_opt.spaces.action_space import ActionSpace

@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from compiler_opt.rl.config import NoveltyConfig
-from compiler_opt.rl.learning import SEEDS_PER_NETWORK, mean_loss
+from compiler_opt.rl.learner import SEEDS_PER_NETWORK, mean_loss
 from compiler_opt.rl.sampled_decisions import Batch
 from compiler_opt.spaces.heads.head import Head
 

@@ -27,7 +27,7 @@ from compiler_opt.rl.best_policy import BestPolicy
 from compiler_opt.rl.checkpoints import Checkpoints
 from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.history import History
-from compiler_opt.rl.learning import save_run_policy
+from compiler_opt.rl.learner import save_run_policy
 from compiler_opt.rl.progress import Plan, Progress
 from compiler_opt.rl.time_profile import profile_entry
 from compiler_opt.rl.training_context import TrainingContext, log_changed_settings, origin

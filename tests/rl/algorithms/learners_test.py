@@ -20,7 +20,7 @@ from compiler_opt.rl.algorithms.ppo.algorithm import PPOLearner  # noqa: E402
 from compiler_opt.rl.algorithms.reinforce import ReinforceConfig  # noqa: E402
 from compiler_opt.rl.algorithms.reinforce.algorithm import ReinforceLearner  # noqa: E402
 from compiler_opt.rl.checkpoints import Checkpoints  # noqa: E402
-from compiler_opt.rl.learning import AveragedWeights  # noqa: E402
+from compiler_opt.rl.learner import AveragedWeights  # noqa: E402
 from compiler_opt.rl.sampled_decisions import Batch  # noqa: E402
 from compiler_opt.spaces.heads.categorical import CategoricalHead  # noqa: E402
 from tests.rl.algorithms.toy_decisions import NETWORK, binary_head, features, masked_head, sampled  # noqa: E402

@@ -19,7 +19,7 @@ from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig
 from compiler_opt.rl.algorithms.counterfactuals.learner import GainLearner, Samples, log_gain
-from compiler_opt.rl.learning import SEEDS_PER_NETWORK
+from compiler_opt.rl.learner import SEEDS_PER_NETWORK
 from compiler_opt.rl.replay import Replay
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead

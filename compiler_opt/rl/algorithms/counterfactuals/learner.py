@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig
-from compiler_opt.rl.learning import AveragedWeights, correlation, mean_loss
+from compiler_opt.rl.learner import AveragedWeights, correlation, mean_loss
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead
 

@@ -27,7 +27,7 @@ from compiler_opt.collect.groups import CollectionPolicy, Group
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.dqn import DQNConfig
-from compiler_opt.rl.learning import AveragedWeights, correlation
+from compiler_opt.rl.learner import AveragedWeights, correlation
 from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.replay import Replay
 from compiler_opt.rl.sampled_decisions import Batch, DecisionSampler

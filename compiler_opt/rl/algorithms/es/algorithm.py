@@ -28,7 +28,7 @@ from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.es import TRUST_REGION, ESConfig
 from compiler_opt.rl.algorithms.es.trust_region import TrustRegion
-from compiler_opt.rl.learning import AveragedWeights
+from compiler_opt.rl.learner import AveragedWeights
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads.head import Head
 

@@ -23,7 +23,7 @@ from compiler_opt.collect.flip_store import Flips
 from compiler_opt.corpus.sampling import project_weights
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithms.flips import FlipsConfig
-from compiler_opt.rl.learning import SEEDS_PER_NETWORK, correlation, mean_loss
+from compiler_opt.rl.learner import SEEDS_PER_NETWORK, correlation, mean_loss
 from compiler_opt.spaces.heads.head import Head
 
 _STEPS_AT_ONCE = 50

@@ -38,7 +38,7 @@ from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.ppo import PPOConfig
 from compiler_opt.rl.config import NoveltyConfig
-from compiler_opt.rl.learning import AveragedWeights
+from compiler_opt.rl.learner import AveragedWeights
 from compiler_opt.rl.novelty import Novelty
 from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.sampled_decisions import Batch, DecisionSampler

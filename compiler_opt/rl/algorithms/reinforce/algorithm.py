@@ -2,6 +2,10 @@
 
 Legend: N decisions.
 
+    loss = -advantage * log p(action) - entropy_regularization * entropy         # the mean over decisions, weighted
+    with a value network: advantage = return - value, scaled to unit variance
+                          loss += value_pred_loss_coef * (return - value) ** 2
+
 Each decision is an episode of one step, `[N, 1]`, and its return is its advantage: `collect.advantages` assigns credit
 to decisions, so there is no discounting over time. Source: Williams, *Simple Statistical Gradient-Following Algorithms
 for Connectionist Reinforcement Learning*, 1992.
@@ -21,19 +25,15 @@ from compiler_opt.collect.groups import CollectionPolicy, Group
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.reinforce import ReinforceConfig
-from compiler_opt.rl.learning import AveragedWeights
+from compiler_opt.rl.learner import NetworkLearner
 from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.sampled_decisions import Batch, DecisionSampler
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads.head import Head
 
 
-class ReinforceLearner:
-    """Owns the networks, the optimiser and the agent.
-
-    Attributes:
-      average: the moving average of the policy's weights over iterations.
-    """
+class ReinforceLearner(NetworkLearner):
+    """The update of policy and value network."""
 
     def __init__(
         self,
@@ -42,17 +42,16 @@ class ReinforceLearner:
         network: NetworkConfig,
         config: ReinforceConfig,
         seed: int,
+        start: NetworkWeights | None = None,
+        *,
         uses_value_network: bool = False,
     ):
-        """Begins with random weights; `uses_value_network`: whether its predictions are subtracted from returns."""
-        self._head = head
+        """`uses_value_network`: whether its predictions are subtracted from returns; for the rest, see the base."""
+        super().__init__(head, action_name, network, config, seed, start)
         self._config = config
-        self._network = network
-        self.actor = head.actor(action_name, network, seed)
         action, observation = head.action_spec(action_name), self.actor.input_tensor_spec
         critic = head.critic(network, seed) if uses_value_network else None
-        self.optimizer = tf.keras.optimizers.Adam(config.learning_rate)
-        self.agent = reinforce_agent.ReinforceAgent(
+        agent = reinforce_agent.ReinforceAgent(
             ts.time_step_spec(observation),
             action,
             actor_network=self.actor,
@@ -67,37 +66,15 @@ class ReinforceLearner:
             entropy_regularization=config.entropy_regularization,
             train_step_counter=tf.Variable(0, dtype=tf.int64, name="train_step"),
         )
-        self.agent.initialize()
-        column = tf.TensorSpec([None], tf.float32)
+        self._train_by(agent, self.actor.trainable_weights + (critic.trainable_weights if critic is not None else []))
+        observations = {name: tf.TensorSpec([None, *spec.shape], spec.dtype) for name, spec in observation.items()}
+        actions, numbers = (tf.TensorSpec([None], dtype) for dtype in (action.dtype, tf.float32))
         # Traces once for all batch sizes.
-        self._train = tf.function(
-            self._train_step,
-            autograph=False,
-            input_signature=[
-                {name: tf.TensorSpec([None, *spec.shape], spec.dtype) for name, spec in observation.items()},
-                tf.TensorSpec([None], action.dtype),
-                column,
-                column,
-            ],
-        )
-        self.average = AveragedWeights(head, self.actor, config.averaging)
-        # Creates the optimiser's slots before the first step, so that a checkpoint can restore them.
-        self.optimizer.build(self.actor.trainable_weights + (critic.trainable_weights if critic is not None else []))
-
-    def checkpointed(self) -> dict[str, Any]:
-        """TensorFlow objects to checkpoint."""
-        return {"agent": self.agent, "optimizer": self.optimizer, "average": self.average.variables}
-
-    def set_learning_rate(self, share: float) -> None:
-        """Sets it to a share of the configured rate."""
-        self.optimizer.learning_rate.assign(self._config.learning_rate * share)
-
-    def weights(self) -> NetworkWeights:
-        """The policy of the next rollouts."""
-        return self._head.to_weights(self.actor)
+        signature = [observations, actions, numbers, numbers]
+        self._train = tf.function(self._train_step, autograph=False, input_signature=signature)
 
     def update(self, batch: Batch, rng: np.random.Generator) -> dict[str, float]:
-        """Updates the policy from the decisions of one iteration.
+        """Learns from the decisions of one iteration, once from each.
 
         Returns:
           `loss`, the mean over the gradient steps; `gradient_steps`; `entropy` after them. Nothing for an empty batch.
@@ -149,11 +126,9 @@ class Reinforce(Algorithm):
             context.network,
             config,
             context.config.seed,
-            advantages.uses_value_network,
+            context.warm_start_weights(),
+            uses_value_network=advantages.uses_value_network,
         )
-        start = context.warm_start_weights()
-        if start is not None:
-            self._learner.average.warm_start(start)
 
     def collection_policy(self) -> CollectionPolicy:
         return self._sampler.collection_policy(self._learner.weights())

@@ -1,19 +1,23 @@
-"""What the learners of networks share: training over minibatches, and the moving average of weights.
+"""What the learners of networks share: network, optimiser, moving average of weights, and training over minibatches.
 
 Legend: S minibatches, B examples of each.
 """
 
+import abc
 import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tf_agents.agents import tf_agent
 from tf_agents.networks import network
 
 from compiler_opt.export.saved_model import save_policy
-from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.rl.config import POLICY_DIR, SAVED_POLICY
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
+from compiler_opt.rl.config import POLICY_DIR, SAVED_POLICY, LearnerConfig
+from compiler_opt.rl.sampled_decisions import Batch
 from compiler_opt.spaces.action_space import ActionSpace
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
@@ -90,3 +94,63 @@ class AveragedWeights:
     def weights(self) -> NetworkWeights:
         """The average, in the form that decides."""
         return self._head.to_weights(self._actor, [variable.numpy() for variable in self.variables])
+
+
+class NetworkLearner(abc.ABC):
+    """Owns a policy network, and an agent of TF-Agents that trains it with Adam; a subclass adds the loss.
+
+    Attributes:
+      actor: the policy network.
+      optimizer: of all networks.
+      average: the moving average of the policy's weights over iterations.
+      agent: has the loss; a subclass makes it, and calls `_train_by`.
+    """
+
+    agent: tf_agent.TFAgent
+
+    def __init__(
+        self,
+        head: Head,
+        action_name: str,
+        network: NetworkConfig,
+        config: LearnerConfig,
+        seed: int,
+        start: NetworkWeights | None,
+        epsilon: float = 1e-7,
+    ):
+        """Begins with the weights `start`, or random ones; `epsilon` is Adam's.
+
+        Raises:
+          PolicyError: `start` has another shape.
+        """
+        self._head = head
+        self._network = network
+        self._learning_rate = config.learning_rate
+        self.actor = head.actor(action_name, network, seed)
+        self.optimizer = tf.keras.optimizers.Adam(config.learning_rate, epsilon=epsilon)
+        self.average = AveragedWeights(head, self.actor, config.averaging)
+        if start is not None:
+            self.average.warm_start(start)
+
+    def _train_by(self, agent: tf_agent.TFAgent, variables: Sequence[tf.Variable]) -> None:
+        """Initialises the agent, whose loss trains these variables."""
+        self.agent = agent
+        agent.initialize()
+        # Creates the optimiser's slots before the first step, so that a checkpoint can restore them.
+        self.optimizer.build(variables)
+
+    @abc.abstractmethod
+    def update(self, batch: Batch, rng: np.random.Generator) -> dict[str, float]:
+        """Learns from decisions, those of each rollout in order; returns metrics, none for an empty batch."""
+
+    def checkpointed(self) -> dict[str, Any]:
+        """TensorFlow objects to checkpoint."""
+        return {"agent": self.agent, "optimizer": self.optimizer, "average": self.average.variables}
+
+    def set_learning_rate(self, share: float) -> None:
+        """Sets it to a share of the configured rate."""
+        self.optimizer.learning_rate.assign(self._learning_rate * share)
+
+    def weights(self) -> NetworkWeights:
+        """The policy of the next rollouts."""
+        return self._head.to_weights(self.actor)
