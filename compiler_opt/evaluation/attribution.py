@@ -1,9 +1,10 @@
 """Attributes the differences between two builds of a program to the inlining decisions at which they differ.
 
 A function's code depends on the decisions in it and in the functions that are inlined into it, directly or through
-others. If a function is in one build only, it also depends on the decisions about its own calls, of which the last one
-may have removed it. So the change of each function is attributed to the decisions, out of those, at which the builds
-differ: exactly if there is one; otherwise it is shared between them in equal parts.
+others; that of a part of a coroutine, on those in the coroutine, too. If a function is in one build only, it also
+depends on the decisions about its own calls, or those of its coroutine, of which the last one may have removed it. So
+the change of each function is attributed to the decisions, out of those, at which the builds differ: exactly if there
+is one; otherwise it is shared between them in equal parts.
 
 Only decisions on calls that both builds have count, as long as there are any: inlining a body copies its calls, so
 calls that one build alone has, and the decisions on them, follow from decisions before them.
@@ -18,7 +19,7 @@ from collections.abc import Mapping, Sequence
 
 from compiler_opt.llvm.object_file import ObjectSizes, TextParts
 from compiler_opt.policies.decisions import Site
-from compiler_opt.problems.inlining.bodies import Bodies
+from compiler_opt.problems.inlining.bodies import Bodies, coroutine_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,13 +203,17 @@ class _Dependencies:
         for site in differences:
             self._in_caller.setdefault(site.caller, []).append(site)
             self._of_callee.setdefault(site.callee, []).append(site)
-        calls = (call for module in self._modules for call in module.inlined.items())
-        self._bodies = Bodies((site.caller, site.callee) for site, is_inlined in calls if is_inlined)
+        calls = [call for module in self._modules for call in module.inlined.items()]
+        self._bodies = Bodies(
+            ((site.caller, site.callee) for site, is_inlined in calls if is_inlined),
+            [*first.sizes.functions, *second.sizes.functions, *(site.caller for site, _ in calls)],
+        )
 
     def of(self, function: str) -> list[Site]:
         """The decisions that its size depends on; those on calls that both builds have, if there are any."""
         sites = [site for body in self._bodies.held(function) for site in self._in_caller.get(body, ())]
         if any(function not in module.sizes.functions for module in self._modules):
-            sites += [site for site in self._of_callee.get(function, ()) if site not in sites]
+            called = (function, coroutine_of(function) or "")
+            sites += [site for name in called for site in self._of_callee.get(name, ()) if site not in sites]
         in_both = [site for site in sites if None not in self._differences[site]]
         return in_both or sites

@@ -50,6 +50,24 @@ def test_what_follows_from_a_decision_counts_for_it() -> None:
     assert found.num_differing == 1
 
 
+def test_a_part_of_a_coroutine_depends_on_the_decisions_in_the_coroutine() -> None:
+    """LLVM splits `f` after inlining `g` into it, so that `f.resume` has another body, and its calls other sites."""
+    before, after = Site("f.resume", 1, "h", 0), Site("f.resume", 2, "h", 0)
+    for calls in ({}, {}), ({before: True}, {after: True}):
+        first = module("m", {"f": 50, "f.resume": 60}, {F_G: False, **calls[0]})
+        second = module("m", {"f": 50, "f.resume": 90}, {F_G: True, **calls[1]})
+        found = attribute([first], [second])
+        assert [(each.site, each.change, each.kind) for each in found.decisions] == [(F_G, 30, "exact")]
+
+
+def test_a_part_of_a_coroutine_that_vanishes_counts_for_the_decision_on_the_coroutine() -> None:
+    g_f = site("g", "f")
+    first = module("m", {"g": 10, "f": 50, "f.resume": 60}, {g_f: False})
+    second = module("m", {"g": 30}, {g_f: True})
+    [decision] = attribute([first], [second]).decisions
+    assert (decision.change, decision.kind, decision.num_functions) == (20 - 50 - 60, "exact", 3)
+
+
 def test_several_decisions_share_a_change() -> None:
     """`f` depends on the decision in `g`, which is inlined into it in both builds."""
     first = module("m", {"f": 100, "g": 40}, {G_H: False, F_G: True, F_H: False})

@@ -104,15 +104,6 @@ def test_explanations_attribute_to_decisions_in_bodies_that_a_function_holds(mod
     """All functions grow, and one decision differs."""
     for module in modules:
         for caller, explained in _explained(module):
-            assert {name for name in explained ^ module.emitted(caller) if not coroutine_of(name)} == set()
-
-
-@pytest.mark.xfail(reason="explanations do not know parts of coroutines", strict=True)
-def test_explanations_know_parts_of_coroutines(kind: str, modules: list[_Module]) -> None:
-    if kind != "coroutine":
-        pytest.skip("there are none")
-    for module in modules:
-        for caller, explained in _explained(module):
             assert explained == module.emitted(caller)
 
 
