@@ -8,7 +8,7 @@ that makes other code of the same meaning from a compiler that is tested daily. 
 - change what programs may rely on: results of floating-point arithmetic, aliasing, traps, unwinding, symbols, the
   layout of the stack, or how code that other compilers have made is called;
 - change limits of analyses, which keep compile time bounded;
-- change the alignment of loops, which costs time that executed instructions do not show.
+- switch off the placement of blocks or change the alignment of loops: executed instructions do not show that time.
 """
 
 import re
@@ -37,7 +37,7 @@ _SLOW = re.compile(
     r"scalar-evolution-.*|scev-.*|memdep-.*|licm-max-.*|capture-tracking-.*|dom-.*|constraint-elimination-max-.*|"
     r"aggressive-instcombine-.*|lvi-.*|cvp-max-.*|alias-set-.*|inline-deferral.*"
 )
-_UNSEEN = re.compile(r".*loop-alignment")
+_UNSEEN = re.compile(r".*loop-alignment|disable-block-placement")
 
 
 def reason_against(name: str) -> str:

@@ -15,6 +15,7 @@ from compiler_opt.pass_options.trust import reason_against
         ("disable-basic-aa", "rely on"),
         ("memdep-block-number-limit", "a limit of an analysis"),
         ("x86-experimental-pref-innermost-loop-alignment", "instructions do not show"),
+        ("disable-block-placement", "instructions do not show"),
         ("disable-lsr", ""),
         ("csuses-threshold", ""),
     ],
