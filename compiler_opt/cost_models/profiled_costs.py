@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from compiler_opt.cost_models.block_costs import BlockCosts
 from compiler_opt.cost_models.function_costs import CompiledProfile, ObjectCode, costs_of_calls
 from compiler_opt.llvm.object_file import ObjectSizes
+from compiler_opt.problems.inlining.bodies import Bodies
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +109,7 @@ class ProfiledCosts:
     def _savings(self, module: ProfiledModule) -> collections.defaultdict[str, float]:
         """By function, what inlined calls of shared functions save."""
         inlined = module.calls_inlined()
-        holders = _Holders(module)
+        bodies = Bodies((call.caller, call.callee) for call in module.inlined)
         found: collections.defaultdict[str, float] = collections.defaultdict(float)
         for call in module.inlined:
             saved, caller = call.count * self._prices.get(call.callee, 0.0), call.caller
@@ -122,40 +123,18 @@ class ProfiledCosts:
                 if caller in module.functions:
                     found[caller] -= saved * kept / calls
                 saved *= inlined[caller] / calls
-                holder = holders.other_than(caller)
+                holder = _other_holder(caller, module, bodies)
             else:
-                holder = caller if caller in module.functions else holders.other_than(caller)
+                holder = caller if caller in module.functions else _other_holder(caller, module, bodies)
             if saved and holder is not None:
                 found[holder] -= saved
         return found
 
 
-class _Holders:
-    """Which functions the code of inlined ones is in."""
+def _other_holder(function: str, module: ProfiledModule, bodies: Bodies) -> str | None:
+    """Another function in the object that has its code: one of this module if there is, otherwise a shared one.
 
-    def __init__(self, module: ProfiledModule):
-        self._module = module
-        self._callers: dict[str, list[str]] = collections.defaultdict(list)
-        for call in module.inlined:
-            self._callers[call.callee].append(call.caller)
-        self._known: dict[str, str | None] = {}
-
-    def other_than(self, function: str) -> str | None:
-        """Another function in the object that has its code: one of this module if there is, otherwise a shared one."""
-        if function not in self._known:
-            self._known[function] = self._find(function)
-        return self._known[function]
-
-    def _find(self, function: str) -> str | None:
-        seen, pending, shared = {function}, [function], None
-        for name in pending:
-            for caller in self._callers.get(name, ()):
-                if caller in seen:
-                    continue
-                if caller in self._module.functions:
-                    if caller not in self._module.shared:
-                        return caller
-                    shared = shared or caller
-                seen.add(caller)
-                pending.append(caller)
-        return shared
+    Parts of a coroutine do not count as having the coroutine's code.
+    """
+    others = [name for name in bodies.holders(function) if name != function and name in module.functions]
+    return min(others, key=module.shared.__contains__, default=None)
