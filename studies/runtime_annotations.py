@@ -25,7 +25,7 @@ from compiler_opt.cost_models.throughput.collection import projects_of
 from compiler_opt.cost_models.throughput.datasets import LabelledBlocks, load_labelled
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.throughput.profiling import MEASURED
-from compiler_opt.cost_models.throughput.training import Examples, Trainer, TrainingConfig, no_annotations
+from compiler_opt.cost_models.throughput.training import Examples, Trainer, TrainingConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.progress_bar import progress_bar
@@ -72,7 +72,7 @@ def _correlations(data: LabelledBlocks, test: np.ndarray, choose: np.ndarray, fo
     known = models.annotation_inputs(data.blocks)
     network = _trained(data, ~test & ~choose, choose, folder)
     encoded = network.network.encode(_rows(data.instructions, test))
-    hidden = network.predict_encoded(encoded, no_annotations(int(test.sum())))
+    hidden = network.predict_encoded(encoded, np.zeros_like(known[test]))
     annotated = network.predict_encoded(encoded, known[test])
     simulated = np.array([_simulated(block) for block in data.blocks])
     annotations = np.array([block.annotations for block in data.blocks])

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import iced_x86
 import numpy as np
 
 from compiler_opt.array_files import load_arrays, pack_arrays
@@ -142,12 +143,22 @@ def _build(placed: Sequence[PlacedBlock], blocks: Sequence[Block], total: Counts
     calls = [
         (row, by_address[target])
         for row, each in enumerate(placed)
-        for target in decoder.transfers(each.block.code, each.address)
+        for target in direct_targets(each.block.code, each.address)
         # A jump to where its own function begins is a loop.
         if by_address.get(target, functions[row]) != functions[row]
     ]
     canonical = [dataclasses.replace(block, code=decoder.canonical(block.code) or b"") for block in blocks]
     return Build(tuple(canonical), functions, np.array(calls, np.int64).reshape(-1, 2), total)
+
+
+def direct_targets(code: bytes, address: int) -> list[int]:
+    """Addresses to which a block at this address transfers control by direct calls and unconditional jumps."""
+    kinds = (iced_x86.FlowControl.CALL, iced_x86.FlowControl.UNCONDITIONAL_BRANCH)
+    return [
+        instruction.near_branch_target
+        for instruction in iced_x86.Decoder(64, code, ip=address)
+        if instruction.flow_control in kinds and instruction.op0_kind == iced_x86.OpKind.NEAR_BRANCH64
+    ]
 
 
 def function_numbers(blocks: Sequence[Block]) -> np.ndarray:

@@ -98,16 +98,6 @@ class Decoder:
             position += instruction.len
         return bytes(result) if position == len(code) else None
 
-    def transfers(self, code: bytes, address: int) -> list[int]:
-        """Addresses to which a block at this address transfers control by direct calls and unconditional jumps."""
-        iced = self._iced.package
-        kinds = (iced.FlowControl.CALL, iced.FlowControl.UNCONDITIONAL_BRANCH)
-        return [
-            instruction.near_branch_target
-            for instruction in iced.Decoder(64, code, ip=address)
-            if instruction.flow_control in kinds and instruction.op0_kind == self._iced.near_branch
-        ]
-
     def decode(self, code: bytes) -> list[Instruction] | None:
         """The instructions of a block; None if its bytes are no sequence of whole instructions."""
         result = []

@@ -15,7 +15,6 @@ import numpy as np
 
 from compiler_opt.array_files import load_arrays, save_arrays
 from compiler_opt.cost_models.throughput.accuracy import percentage_errors
-from compiler_opt.cost_models.throughput.blocks import ANNOTATIONS
 from compiler_opt.cost_models.throughput.model import ThroughputModel
 from compiler_opt.errors import ConfigError
 
@@ -240,8 +239,3 @@ class Trainer:
         done = step / max(1, config.epochs * self.steps_per_epoch)
         warm = min(1.0, (step + 1) / max(1, config.warmup_steps))
         return config.learning_rate * warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
-
-
-def no_annotations(num_blocks: int) -> np.ndarray:
-    """`[N, 2A]`: nothing is known."""
-    return np.zeros((num_blocks, 2 * len(ANNOTATIONS)), np.float32)

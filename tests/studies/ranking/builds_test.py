@@ -9,7 +9,7 @@ from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.errors import BenchmarkError, ProtocolError
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.measure.benchmark import Benchmark
-from studies.ranking.builds import Build, BuildProfiler
+from studies.ranking.builds import Build, BuildProfiler, direct_targets
 from studies.ranking.carrying import carry
 from tests.measure.running import PROGRAM, built
 
@@ -28,6 +28,12 @@ def profiled(place: Path, newer: Toolchain, variant: str, base: str = "base") ->
     return profiler.profile(
         place / variant, "bench", BENCHMARK, place / base / "bench", lambda: BENCHMARK.reference(place / base)
     )
+
+
+def test_direct_calls_and_jumps_lead_to_addresses() -> None:
+    # call +0x10; call *%rax; call *(%rip); je +1; jmp -2
+    code = bytes.fromhex("e810000000ffd0ff15000000007401ebfe")
+    assert direct_targets(code, 0x1000) == [0x1000 + 5 + 0x10, 0x1000 + 5 + 2 + 6 + 2]
 
 
 def test_counts_and_calls_are_those_of_the_source(tmp_path: Path, newer: Toolchain) -> None:
