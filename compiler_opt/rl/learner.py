@@ -151,6 +151,11 @@ class NetworkLearner(abc.ABC):
         """Sets it to a share of the configured rate."""
         self.optimizer.learning_rate.assign(self._learning_rate * share)
 
+    @property
+    def temperature(self) -> float:
+        """Of the softmax from which the next rollouts sample."""
+        return 1.0
+
     def weights(self) -> NetworkWeights:
         """The policy of the next rollouts."""
         return self._head.to_weights(self.actor)

@@ -57,11 +57,10 @@ def _update(learner: _Learner, rng: np.random.Generator) -> dict[str, float]:
 
 
 def _set_later_rate(learner: _Learner) -> None:
+    assert isinstance(learner, PPOLearner | ReinforceLearner | DQNLearner)
+    learner.set_learning_rate(0.7)
     if isinstance(learner, DQNLearner):
-        learner.set_progress(0.5, 0.7)
-    else:
-        assert isinstance(learner, PPOLearner | ReinforceLearner)
-        learner.set_learning_rate(0.7)
+        learner.set_progress(0.5)
 
 
 def test_the_same_seed_learns_the_same_and_resumes(make: Callable[[CategoricalHead], _Learner], tmp_path: Path) -> None:

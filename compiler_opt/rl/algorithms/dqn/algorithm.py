@@ -27,7 +27,7 @@ from compiler_opt.collect.groups import CollectionPolicy, Group
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.dqn import DQNConfig
-from compiler_opt.rl.learner import AveragedWeights, correlation
+from compiler_opt.rl.learner import NetworkLearner, correlation
 from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.replay import Replay
 from compiler_opt.rl.sampled_decisions import Batch, DecisionSampler
@@ -50,12 +50,10 @@ class QNetwork(tf_agents_network.Network):
         return distribution.logits, network_state
 
 
-class DQNLearner:
-    """Owns the networks, the optimiser and the agent.
+class DQNLearner(NetworkLearner):
+    """The update of the values of actions, which are the logits of the policy network."""
 
-    Attributes:
-      average: the moving average of the policy's weights over iterations.
-    """
+    _head: CategoricalHead
 
     def __init__(
         self,
@@ -66,24 +64,18 @@ class DQNLearner:
         seed: int,
         start: NetworkWeights | None = None,
     ):
-        """Begins with the policy `start`, whose logits become values, or random weights.
-
-        Raises:
-          PolicyError: `start` has another shape.
-        """
-        self._head = head
+        """The logits of `start` become values; for the rest, see the base."""
+        values = None if start is None else start.scaled(config.first_temperature)
+        super().__init__(head, action_name, network, config, seed, values)
         self._config = config
-        self._network = network
-        self.actor, target = (head.actor(action_name, network, seed) for _ in range(2))
         action, observation = head.action_spec(action_name), self.actor.input_tensor_spec
         self._temperature = tf.Variable(config.first_temperature, trainable=False, name="temperature")
-        self.optimizer = tf.keras.optimizers.Adam(config.learning_rate)
         agent_class = dqn_agent.DdqnAgent if config.double else dqn_agent.DqnAgent
-        self.agent = agent_class(
+        agent = agent_class(
             ts.time_step_spec(observation),
             action,
             q_network=QNetwork(observation, self.actor),
-            target_q_network=QNetwork(observation, target),
+            target_q_network=QNetwork(observation, head.actor(action_name, network, seed)),
             optimizer=self.optimizer,
             epsilon_greedy=None,
             boltzmann_temperature=self._temperature,
@@ -94,12 +86,7 @@ class DQNLearner:
             gradient_clipping=config.gradient_clipping,
             train_step_counter=tf.Variable(0, dtype=tf.int64, name="train_step"),
         )
-        self.average = AveragedWeights(head, self.actor, config.averaging)
-        if start is not None:
-            self.average.warm_start(start.scaled(config.first_temperature))
-        self.agent.initialize()
-        # Creates the optimiser's slots before the first step, so that a checkpoint can restore them.
-        self.optimizer.build(self.actor.trainable_weights)
+        self._train_by(agent, self.actor.trainable_weights)
         observations = {name: tf.TensorSpec([None, *spec.shape], spec.dtype) for name, spec in observation.items()}
         actions, numbers, flags = (tf.TensorSpec([None], dtype) for dtype in (action.dtype, tf.float32, tf.bool))
         # Traces once for all batch sizes.
@@ -108,27 +95,15 @@ class DQNLearner:
 
     @property
     def temperature(self) -> float:
-        """Of exploration."""
         return float(self._temperature.numpy())
 
     def checkpointed(self) -> dict[str, Any]:
-        """TensorFlow objects to checkpoint."""
-        return {
-            "agent": self.agent,
-            "optimizer": self.optimizer,
-            "average": self.average.variables,
-            "temperature": self._temperature,
-        }
+        return {**super().checkpointed(), "temperature": self._temperature}
 
-    def set_progress(self, progress: float, learning_rate_share: float) -> None:
-        """Sets temperature and learning rate after a share of the training, 0 to 1."""
+    def set_progress(self, progress: float) -> None:
+        """Sets the temperature after a share of the training, 0 to 1."""
         first, last = self._config.first_temperature, self._config.last_temperature
         self._temperature.assign(first * (last / first) ** min(1.0, progress))
-        self.optimizer.learning_rate.assign(self._config.learning_rate * learning_rate_share)
-
-    def weights(self) -> NetworkWeights:
-        """The values of actions; a policy that samples explores with them at the `temperature`."""
-        return self._head.to_weights(self.actor)
 
     def value_correlation(self, batch: Batch) -> float:
         """Correlation of the values of actions with their rewards; 0 if it is undefined."""
@@ -137,22 +112,22 @@ class DQNLearner:
         values = self._head.logits(self.weights(), batch.observations)
         return correlation(values[np.arange(len(batch)), batch.actions], batch.advantages)
 
-    def update(self, decisions: Batch, rng: np.random.Generator) -> dict[str, float]:
-        """Learns from minibatches of decisions, those of each rollout in order up to the last.
+    def update(self, batch: Batch, rng: np.random.Generator) -> dict[str, float]:
+        """Learns from minibatches of the decisions that are remembered, those of each rollout in order up to the last.
 
         Returns:
           `loss`, the mean over the gradient steps, and `entropy` of exploration after them. Nothing without decisions.
         """
-        if not len(decisions):
+        if not len(batch):
             return {}
         config, losses = self._config, []
         weights = self.weights()
-        pieces = cut(weights, decisions.observations, self._network, rng)
+        pieces = cut(weights, batch.observations, self._network, rng)
         # Nothing is observed after the end; whatever stands there has no weight.
-        later = pieces.following(weights, decisions.observations) if config.discount else pieces
+        later = pieces.following(weights, batch.observations) if config.discount else pieces
         for _ in range(config.steps):
             indices = rng.integers(len(pieces), size=pieces_per_step(config.minibatch_size, self._network))
-            part, following = pieces.take(decisions, indices), later.take(decisions, indices)
+            part, following = pieces.take(batch, indices), later.take(batch, indices)
             ends = part.is_last | (config.discount == 0)
             loss = self._train(
                 dict(part.observations), part.actions, part.advantages, dict(following.observations), ends, part.weights
@@ -161,7 +136,7 @@ class DQNLearner:
         self.average.add()
         exploring = self.weights().scaled(1 / self.temperature)
         # A recurrent network decides whole rollouts.
-        sample = decisions if self._network.lstm_units else part
+        sample = batch if self._network.lstm_units else part
         _, entropy = self._head.evaluate_actions(exploring, sample.observations, sample.actions)
         return {"loss": float(np.mean(losses)), "entropy": float(np.mean(entropy))}
 
@@ -220,7 +195,8 @@ class DQN(Algorithm):
         value_correlation = self._learner.value_correlation(batch)
         self._num_updates += 1
         self._replay.add(self._num_updates, batch.sample_rollouts(self._config.max_decisions, rng).rows())
-        self._learner.set_progress(progress, self._sampler.learning_rate_share(progress))
+        self._learner.set_learning_rate(self._sampler.learning_rate_share(progress))
+        self._learner.set_progress(progress)
         return {
             **self._learner.update(self._remembered(), rng),
             "value_correlation": value_correlation,

@@ -97,7 +97,7 @@ def test_exploration_is_the_agents(name: str) -> None:
 
     head, rng = _head(name), np.random.default_rng(0)
     learner = _learner(head)
-    learner.set_progress(0.5, 1.0)
+    learner.set_progress(0.5)
     # Halfway, in the exponent, from 1 to 0.1.
     assert learner.temperature == pytest.approx(10**-0.5)
     observations = head.observe(features(head, rng, 50))
