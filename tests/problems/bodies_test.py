@@ -22,7 +22,8 @@ from tests.small_corpus import make_corpus
 
 _CHAIN = """
 int get(int);
-static int d(int x) { return x + 1; }
+static int e(int x) { return x + 1; }
+static int d(int x) { return e(x) * 5; }
 static int c(int x) { return d(x) * 3; }
 static int b(int x) { return get(c(x)) + get(c(x + 1)); }
 """
@@ -77,12 +78,12 @@ def modules(kind: str, toolchain: Toolchain, tmp_path_factory: pytest.TempPathFa
 
 
 def test_a_search_finds_all_functions_that_hold_a_body(kind: str, modules: list[_Module]) -> None:
-    """The two small functions of a chain are inlined everywhere, into `b` and `second`; `b` is not."""
+    """The small functions of a chain are inlined everywhere, `e` into `d` into `c` into `b` and `second`."""
     if kind == "coroutine":
         [coroutine] = {name for name in map(coroutine_of, modules[0].sizes.functions) if name}
         assert modules[0].emitted(coroutine) == {f"{coroutine}{part}" for part in ("", ".resume", ".destroy")}
     else:
-        holders = {frozenset(module.emitted("d")) for module in modules}
+        holders = {frozenset(module.emitted("e")) for module in modules}
         assert holders == ({frozenset({"b", "second"})} | ({frozenset({"b"})} if kind == "comdat" else set()))
 
 
