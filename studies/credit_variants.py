@@ -63,16 +63,15 @@ class Copies:
         }
 
 
-def carried(sites: CallSites, *, ordered: bool) -> list[set[int]]:
-    """For each decision, the functions that the caller's body gets into afterwards (`ordered`), or at any time."""
+def carried(sites: CallSites) -> list[set[int]]:
+    """For each decision, the functions that the caller's body gets into afterwards."""
     callers, callees = sites.callers.tolist(), sites.callees.tolist()
     into: defaultdict[int, set[int]] = defaultdict(set)
     found: list[set[int]] = [set()] * len(callers)
-    for _ in range(1 if ordered else 8):
-        for k in reversed(range(len(callers))):
-            found[k] = set(into[callers[k]])
-            if sites.inlined[k]:
-                into[callees[k]] |= {callers[k]} | into[callers[k]]
+    for k in reversed(range(len(callers))):
+        found[k] = set(into[callers[k]])
+        if sites.inlined[k]:
+            into[callees[k]] |= {callers[k]} | into[callers[k]]
     return found
 
 
@@ -81,7 +80,7 @@ def reaches(sites: CallSites, k: int) -> dict[str, list[int]]:
     caller, callee = int(sites.callers[k]), int(sites.callees[k])
     pairs = np.unique(np.stack([sites.callees, sites.callers], axis=1)[sites.inlined], axis=0)
     one_hop = pairs[pairs[:, 0] == caller, 1].tolist()
-    later = carried(sites, ordered=True)[k]
+    later = carried(sites)[k]
     called = set(sites.callees[sites.callers == callee].tolist())
     followed = {caller, callee} | later
     return {
