@@ -2,6 +2,12 @@
 
 Legend: N decisions of an iteration.
 
+    ratio = p(action) / p(action) before the update                   # the loss is the mean over decisions, weighted
+    loss = -min(ratio * advantage, clip(ratio, 1 - importance_ratio_clipping, 1 + ...) * advantage)
+           - entropy_regularization * entropy + value_pred_loss_coef * (return - value) ** 2
+           + kl_to_start * KL(policy, start)
+    with kl_target: -ratio * advantage + adaptive weight * KL(policy before the update, policy) instead of the minimum
+
 Each decision is a sequence of length 1 (`[N, 1]`): `collect.advantages` assigns credit to decisions, so there is no
 discounting over time. A recurrent network learns from pieces of rollouts (`rl.pieces`), and computes log probabilities
 from the states before them; to the agent, these are single decisions, too.
@@ -38,7 +44,7 @@ from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.ppo import PPOConfig
 from compiler_opt.rl.config import NoveltyConfig
-from compiler_opt.rl.learner import AveragedWeights
+from compiler_opt.rl.learner import NetworkLearner
 from compiler_opt.rl.novelty import Novelty
 from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.sampled_decisions import Batch, DecisionSampler
@@ -56,12 +62,8 @@ _KL_PENALTY = {"initial_adaptive_kl_beta": 1.0, "adaptive_kl_tolerance": 0.5, "k
 """The penalty's first weight, and the distance from the target, as a share of it, beyond which the weight changes."""
 
 
-class PPOLearner:
-    """Owns the networks, the optimiser and the agent.
-
-    Attributes:
-      average: the moving average of the policy's weights over iterations.
-    """
+class PPOLearner(NetworkLearner):
+    """The update of policy and value network."""
 
     def __init__(
         self,
@@ -72,28 +74,28 @@ class PPOLearner:
         seed: int,
         start: NetworkWeights | None = None,
     ):
-        """Begins with the weights `start`, or random ones.
-
-        Raises:
-          PolicyError: `start` has another shape.
-          ConfigError: there is no `start` to stay close to, as `kl_to_start` demands.
-        """
-        self._head = head
+        """See the base; raises ConfigError if there is no `start` to stay close to, as `kl_to_start` demands."""
+        super().__init__(head, action_name, network, config, seed, start, epsilon=1e-5)
         self._config = config
-        self._network = network
         action = head.action_spec(action_name)
-        self.actor = head.actor(action_name, network, seed)
+        self._start: Any = None
+        if start is not None:
+            self._start = head.actor(action_name, network, seed)
+            networks.assign(self._start, start)
+        elif config.kl_to_start:
+            raise ConfigError(
+                "ppo.kl_to_start: expected a policy to start from (--warmstart_policy_dir), found none; set it to 0"
+            )
         if not config.value_pred_loss_coef:
             # The agent evaluates a critic all the same.
             network = dataclasses.replace(network, value_fc_layer_params=())
         self._critic = head.critic(network, seed)
-        self.optimizer = tf.keras.optimizers.Adam(config.learning_rate, epsilon=1e-5)
         specific, agent_class = {"importance_ratio_clipping": config.importance_ratio_clipping}, PPOClipAgent
         self._before: Any = None  # the policy before the update
         if config.kl_target:
             specific, agent_class = {**_KL_PENALTY, "adaptive_kl_target": config.kl_target}, PPOKLPenaltyAgent
             self._before = head.actor(action_name, network, seed)
-        self.agent = agent_class(
+        agent = agent_class(
             ts.time_step_spec(self.actor.input_tensor_spec),
             action,
             optimizer=self.optimizer,
@@ -110,35 +112,19 @@ class PPOLearner:
             train_step_counter=tf.Variable(0, dtype=tf.int64, name="train_step"),
             **specific,
         )
-        self.agent.initialize()
         self._action_dtype = action.dtype
         self._variables = self.actor.trainable_weights + self._critic.trainable_weights
-        self._train = tf.function(self._gradient_step, autograph=False, reduce_retracing=True)
-        self._traced = False
-        self.average = AveragedWeights(head, self.actor, config.averaging)
-        self._start: Any = None
-        if start is not None:
-            self.average.warm_start(start)
-            self._start = head.actor(action_name, network, seed)
-            networks.assign(self._start, start)
-        elif config.kl_to_start:
-            raise ConfigError(
-                "ppo.kl_to_start: expected a policy to start from (--warmstart_policy_dir), found none; set it to 0"
-            )
-        # Creates the optimiser's slots before the first step, so that a checkpoint can restore them.
-        self.optimizer.build(self._variables)
-
-    def checkpointed(self) -> dict[str, Any]:
-        """TensorFlow objects to checkpoint."""
-        return {"agent": self.agent, "optimizer": self.optimizer, "average": self.average.variables}
-
-    def set_learning_rate(self, share: float) -> None:
-        """Sets it to a share of the configured rate."""
-        self.optimizer.learning_rate.assign(self._config.learning_rate * share)
-
-    def weights(self) -> NetworkWeights:
-        """The policy of the next rollouts."""
-        return self._head.to_weights(self.actor)
+        self._train_by(agent, self._variables)
+        observation = self.actor.input_tensor_spec
+        columns = {"action": action.dtype, **dict.fromkeys(("log_prob", "advantage", "return", "weight"), tf.float32)}
+        signature = {
+            "observation": {
+                name: tf.TensorSpec([None, 1, *spec.shape], spec.dtype) for name, spec in observation.items()
+            },
+            **{name: tf.TensorSpec([None, 1], dtype) for name, dtype in columns.items()},
+        }
+        # Traces once for all batch sizes.
+        self._train = tf.function(self._gradient_step, autograph=False, input_signature=[signature])
 
     def expected_returns(self, observations: Mapping[str, np.ndarray]) -> np.ndarray:
         """The value network's estimates, from observations `[N, ...]` by name to `[N]` float32."""
@@ -181,7 +167,8 @@ class PPOLearner:
         for order in epochs(len(pieces), visited, config.num_epochs, rng):
             # Drops the incomplete last minibatch; reshuffling varies what is dropped.
             for start in range(0, visited - size + 1, size):
-                steps.append(self._step(pieces.take(batch, order[start : start + size])))
+                step = self._train(self._columns(pieces.take(batch, order[start : start + size])))
+                steps.append({name: float(value) for name, value in step.items()})
         self.average.add()
         means = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
         # A recurrent network decides whole rollouts.
@@ -190,17 +177,6 @@ class PPOLearner:
         if self._before is not None:
             metrics["kl_weight"] = float(self.agent.update_adaptive_kl_beta(tf.constant(metrics["kl"], tf.float32)))
         return metrics
-
-    def _step(self, batch: Batch) -> dict[str, float]:
-        """Learns from a minibatch; returns its metrics before the step."""
-        columns = self._columns(batch)
-        if not self._traced:
-            # Traces once for all batch sizes; otherwise, the first two sizes would take 2 s each.
-            self._train.get_concrete_function(
-                tf.nest.map_structure(lambda column: tf.TensorSpec([None, *column.shape[1:]], column.dtype), columns)
-            )
-            self._traced = True
-        return {name: float(value) for name, value in self._train(columns).items()}
 
     def gradients(self, batch: Batch) -> list[np.ndarray]:
         """The gradient of the loss by each variable of the policy network, of all decisions as one minibatch.
