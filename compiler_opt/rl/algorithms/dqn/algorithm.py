@@ -23,14 +23,13 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.utils import common
 
 from compiler_opt.collect.advantages import Advantages
-from compiler_opt.collect.groups import CollectionPolicy, Group
+from compiler_opt.collect.groups import Group
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.dqn import DQNConfig
 from compiler_opt.rl.learner import NetworkLearner, correlation
 from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.replay import Replay
-from compiler_opt.rl.sampled_decisions import Batch, DecisionSampler
+from compiler_opt.rl.sampled_decisions import Batch, SampledAlgorithm
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.categorical import CategoricalHead
@@ -163,8 +162,10 @@ class DQNLearner(NetworkLearner):
         return self.agent.train(transition, weights).loss
 
 
-class DQN(Algorithm):
+class DQN(SampledAlgorithm):
     """DQN in the training loop."""
+
+    _learner: DQNLearner
 
     learns_from_stale_rollouts = True
     log_metrics = (
@@ -177,25 +178,22 @@ class DQN(Algorithm):
         """Raises PolicyError if the policy to start from does not suit the settings."""
         head, seed = context.head, context.config.seed
         assert isinstance(head, CategoricalHead)
+        start = context.warm_start_weights()
+        learner = DQNLearner(head, context.action_name, context.network, config, seed, start)
+        super().__init__(context, advantages, config, learner)
         self.description = f"{'double ' if config.double else ''}DQN, {type(advantages).__name__} advantages"
         self._config = config
-        self._sampler = DecisionSampler(context, advantages, config.project_balance)
-        start = context.warm_start_weights()
-        self._learner = DQNLearner(head, context.action_name, context.network, config, seed, start)
         self._replay = Replay(
             context.root_dir / "replay", Batch.empty(head, context.network).rows(), config.max_decisions
         )
         self._num_updates = 0
-
-    def collection_policy(self) -> CollectionPolicy:
-        return self._sampler.collection_policy(self._learner.weights(), self._learner.temperature)
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
         batch = self._sampler.batch(groups, rng)
         value_correlation = self._learner.value_correlation(batch)
         self._num_updates += 1
         self._replay.add(self._num_updates, batch.sample_rollouts(self._config.max_decisions, rng).rows())
-        self._learner.set_learning_rate(self._sampler.learning_rate_share(progress))
+        self._set_learning_rate(progress)
         self._learner.set_progress(progress)
         return {
             **self._learner.update(self._remembered(), rng),
@@ -211,16 +209,10 @@ class DQN(Algorithm):
             batch.observations[networks.FIRST][0] = 1
         return batch
 
-    def policy(self) -> NetworkWeights:
-        return self._learner.average.weights()
-
-    def checkpointed(self) -> dict[str, Any]:
-        return self._learner.checkpointed()
-
     def state(self) -> dict[str, Any]:
-        return {**self._sampler.state(), "num_updates": self._num_updates}
+        return {**super().state(), "num_updates": self._num_updates}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self._sampler.restore(state)
+        super().restore(state)
         self._num_updates = state["num_updates"]
         self._replay.restore(self._num_updates)

@@ -38,16 +38,15 @@ from tf_agents.agents.ppo.ppo_kl_penalty_agent import PPOKLPenaltyAgent
 from tf_agents.trajectories import time_step as ts
 
 from compiler_opt.collect.advantages import Advantages, standardised
-from compiler_opt.collect.groups import CollectionPolicy, Group
+from compiler_opt.collect.groups import Group
 from compiler_opt.errors import ConfigError
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.ppo import PPOConfig
 from compiler_opt.rl.config import NoveltyConfig
 from compiler_opt.rl.learner import NetworkLearner
 from compiler_opt.rl.novelty import Novelty
 from compiler_opt.rl.pieces import cut, pieces_per_step
-from compiler_opt.rl.sampled_decisions import Batch, DecisionSampler
+from compiler_opt.rl.sampled_decisions import Batch, SampledAlgorithm
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
@@ -275,29 +274,28 @@ def epochs(count: int, visited: int, num_epochs: int, rng: np.random.Generator) 
         order = order[visited:]
 
 
-class PPO(Algorithm):
+class PPO(SampledAlgorithm):
     """Proximal policy optimisation in the training loop."""
+
+    _learner: PPOLearner
 
     learns_from_stale_rollouts = True
     log_metrics = (("entropy", "entropy", ".3f"), ("kl", "KL", ".4f"), ("clip_fraction", "clipped", ".1%"))
 
     def __init__(self, context: TrainingContext, config: PPOConfig, advantages: Advantages, novelty: NoveltyConfig):
         """Raises PolicyError or ConfigError if the policy to start from does not suit the settings."""
+        start, seed = context.warm_start_weights(), context.config.seed
+        learner = PPOLearner(context.head, context.action_name, context.network, config, seed, start)
+        super().__init__(context, advantages, config, learner)
         objective = "policy gradient with KL penalty" if config.kl_target else "clipped policy gradient"
         self.description = f"{objective} (PPO), {type(advantages).__name__} advantages"
-        self._sampler = DecisionSampler(context, advantages, config.project_balance)
         self._uses_value_network = advantages.uses_value_network
         self._max_decisions = config.num_epochs * config.max_decisions
         self._collects_ahead = context.config.max_staleness > 0
-        start, seed = context.warm_start_weights(), context.config.seed
-        self._learner = PPOLearner(context.head, context.action_name, context.network, config, seed, start)
         self._novelty = Novelty(context.head, novelty, seed) if novelty.weight else None
 
-    def collection_policy(self) -> CollectionPolicy:
-        return self._sampler.collection_policy(self._learner.weights())
-
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
-        self._learner.set_learning_rate(self._sampler.learning_rate_share(progress))
+        self._set_learning_rate(progress)
         batch = self._sampler.batch(groups, rng, self._max_decisions)
         if self._uses_value_network:
             advantages = batch.returns - self._learner.expected_returns(batch.observations)
@@ -310,15 +308,6 @@ class PPO(Algorithm):
             batch = self._learner.corrected(batch)
         return {**metrics, **self._learner.update(batch, rng)}
 
-    def policy(self) -> NetworkWeights:
-        return self._learner.average.weights()
-
     def checkpointed(self) -> dict[str, Any]:
         novelty = {} if self._novelty is None else self._novelty.checkpointed()
-        return {**self._learner.checkpointed(), **novelty}
-
-    def state(self) -> dict[str, Any]:
-        return self._sampler.state()
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        self._sampler.restore(state)
+        return {**super().checkpointed(), **novelty}

@@ -12,7 +12,6 @@ for Connectionist Reinforcement Learning*, 1992.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -21,13 +20,12 @@ from tf_agents.trajectories import time_step as ts
 from tf_agents.trajectories import trajectory
 
 from compiler_opt.collect.advantages import Advantages
-from compiler_opt.collect.groups import CollectionPolicy, Group
+from compiler_opt.collect.groups import Group
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.reinforce import ReinforceConfig
 from compiler_opt.rl.learner import NetworkLearner
 from compiler_opt.rl.pieces import cut, pieces_per_step
-from compiler_opt.rl.sampled_decisions import Batch, DecisionSampler
+from compiler_opt.rl.sampled_decisions import Batch, SampledAlgorithm
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads.head import Head
 
@@ -110,17 +108,14 @@ def _above_expected(returns: tf.Tensor, expected: tf.Tensor) -> tf.Tensor:
     return returns - tf.stop_gradient(expected)
 
 
-class Reinforce(Algorithm):
+class Reinforce(SampledAlgorithm):
     """REINFORCE in the training loop."""
 
     log_metrics = (("entropy", "entropy", ".3f"), ("loss", "loss", ".3f"))
 
     def __init__(self, context: TrainingContext, config: ReinforceConfig, advantages: Advantages):
         """Raises PolicyError if the policy to start from does not suit the settings."""
-        self.description = f"policy gradient (REINFORCE), {type(advantages).__name__} advantages"
-        self._sampler = DecisionSampler(context, advantages, config.project_balance)
-        self._max_decisions = config.max_decisions
-        self._learner = ReinforceLearner(
+        learner = ReinforceLearner(
             context.head,
             context.action_name,
             context.network,
@@ -129,22 +124,10 @@ class Reinforce(Algorithm):
             context.warm_start_weights(),
             uses_value_network=advantages.uses_value_network,
         )
-
-    def collection_policy(self) -> CollectionPolicy:
-        return self._sampler.collection_policy(self._learner.weights())
+        super().__init__(context, advantages, config, learner)
+        self.description = f"policy gradient (REINFORCE), {type(advantages).__name__} advantages"
+        self._max_decisions = config.max_decisions
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
-        self._learner.set_learning_rate(self._sampler.learning_rate_share(progress))
+        self._set_learning_rate(progress)
         return self._learner.update(self._sampler.batch(groups, rng, self._max_decisions), rng)
-
-    def policy(self) -> NetworkWeights:
-        return self._learner.average.weights()
-
-    def checkpointed(self) -> dict[str, Any]:
-        return self._learner.checkpointed()
-
-    def state(self) -> dict[str, Any]:
-        return self._sampler.state()
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        self._sampler.restore(state)
