@@ -29,6 +29,7 @@ from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import BenchmarkError, CompileError
 from compiler_opt.files import check_folder_writable, exclusive_directory, write_json
+from compiler_opt.kept_results import RecordFile
 from compiler_opt.llvm.pass_options import parse_option
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.pass_options.choosing import OptionSet, Step, choose, greedy_menu
@@ -47,7 +48,6 @@ from compiler_opt.pass_options.screening import (
 from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.pass_options.trust import reason_against
 from compiler_opt.progress_bar import progress_bar
-from compiler_opt.record_files import RecordFile
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 

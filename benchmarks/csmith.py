@@ -27,6 +27,7 @@ from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import ToolchainError
 from compiler_opt.files import check_folder_writable, exclusive_directory
+from compiler_opt.kept_results import RecordFile, check_conditions
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.processes import ProcessResult
 from compiler_opt.llvm.sandbox import Sandbox
@@ -34,7 +35,6 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.spawn import DEFAULT_FILE_BYTES, DEFAULT_MEMORY_BYTES
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.progress_bar import progress_bar
-from compiler_opt.record_files import RecordFile, check_conditions
 from compiler_opt.tools import entry_point, shared_flags
 
 _PROGRAMS = flags.DEFINE_integer("programs", 2000, "Programs to generate.", 1)

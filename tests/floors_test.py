@@ -15,7 +15,7 @@ FLOORS = {
     name: number
     for number, names in enumerate(
         (
-            ("compiler_opt.errors",),
+            ("compiler_opt.commands", "compiler_opt.errors"),
             (
                 "compiler_opt.files",
                 "compiler_opt.progress_bar",
@@ -23,7 +23,7 @@ FLOORS = {
                 "compiler_opt.tensorflow_loading",
             ),
             ("compiler_opt.array_files", "compiler_opt.checked_values"),
-            ("compiler_opt.llvm", "compiler_opt.record_files"),
+            ("compiler_opt.kept_results", "compiler_opt.llvm"),
             ("compiler_opt.corpus", "compiler_opt.measure"),
             ("compiler_opt.policies",),
             ("compiler_opt.spaces",),
@@ -45,6 +45,7 @@ FLOORS = {
             ("compiler_opt.tools",),
             ("compiler_opt.rl.train_bc", "compiler_opt.rl.train_locally"),
             ("compiler_opt",),
+            ("compiler_opt.__main__",),
         )
     )
     for name in names
