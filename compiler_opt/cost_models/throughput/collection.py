@@ -12,7 +12,6 @@ trained on occurs in validation or held-out projects.
 import concurrent.futures
 import dataclasses
 import functools
-import hashlib
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +27,7 @@ from compiler_opt.cost_models.throughput.blocks import MAX_FILE_BYTES, Block, fr
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.throughput.mca import BATCH_BLOCKS, Labeller
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError
-from compiler_opt.files import write_atomically
+from compiler_opt.kept_results import kept, key_of
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 
@@ -128,27 +127,18 @@ class Collector:
         return labelled, len(blocks) - len(labelled)
 
     def _part(self, module: Module) -> Part:
+        toolchain = self._labeller.toolchain
         try:
-            key = hashlib.sha256(module.content_digest())
-        except CorpusError as error:
-            return Part(failure=str(error))
-        key.update(repr((_VERSION, self._labeller.toolchain.identity(), FLAGS, module.options())).encode())
-        path = self._folder / _PARTS / f"{key.hexdigest()[:32]}.npz"
-        if path.exists():
-            try:
-                arrays = load_arrays(path, MAX_FILE_BYTES)
-                num_blocks, num_refused = arrays["counts"].tolist()
-                return Part(tuple(from_arrays(arrays)), int(num_blocks), int(num_refused))
-            except (OSError, ValueError, KeyError, TypeError):
-                # Made again below.
-                path.unlink(missing_ok=True)
-        try:
-            part = self._distinct(compile_module(module, self._labeller.toolchain, self._timeout_s))
+            about = (_VERSION, toolchain.identity(), FLAGS, module.options())
+            path = self._folder / _PARTS / f"{key_of(module.content_digest(), repr(about))}.npz"
+            return kept(
+                path,
+                _load_part,
+                _pack_part,
+                lambda: self._distinct(compile_module(module, toolchain, self._timeout_s)),
+            )
         except (CompileError, CorpusError, ProtocolError) as error:
             return Part(failure=str(error))
-        counts = np.array([part.num_blocks, part.num_refused])
-        write_atomically(path, pack_arrays({**to_arrays(part.blocks), "counts": counts}), durable=False)
-        return part
 
     def _distinct(self, blocks: Sequence[Block]) -> Part:
         if not hasattr(self._local, "decoder"):
@@ -165,21 +155,18 @@ class Collector:
         return Part(tuple(found.values()), len(blocks), num_refused)
 
     def _labels(self, codes: Sequence[bytes]) -> list[float]:
-        key = hashlib.sha256(f"{_VERSION} {self._labeller.source} ".encode())
-        for code in codes:
-            key.update(len(code).to_bytes(4, "little") + code)
-        path = self._folder / _LABELS / f"{key.hexdigest()[:32]}.npz"
-        if path.exists():
-            try:
-                cycles = load_arrays(path, MAX_FILE_BYTES)["cycles"]
-                if cycles.shape == (len(codes),) and cycles.dtype.kind == "f":
-                    return [float(value) for value in cycles]
-            except (OSError, ValueError, KeyError):
-                # Made again below.
-                path.unlink(missing_ok=True)
-        labels = [math.nan if cycles is None else cycles for cycles in self._labeller.label(codes)]
-        write_atomically(path, pack_arrays({"cycles": np.array(labels)}), durable=False)
-        return labels
+        def load(path: Path) -> list[float]:
+            cycles = load_arrays(path, MAX_FILE_BYTES)["cycles"]
+            if cycles.shape != (len(codes),) or cycles.dtype.kind != "f":
+                raise ValueError(f"expected {len(codes)} real numbers")
+            return [float(value) for value in cycles]
+
+        def make() -> list[float]:
+            return [math.nan if cycles is None else cycles for cycles in self._labeller.label(codes)]
+
+        sized = (len(code).to_bytes(4, "little") + code for code in codes)
+        path = self._folder / _LABELS / f"{key_of(f'{_VERSION} {self._labeller.source} ', *sized)}.npz"
+        return kept(path, load, lambda labels: pack_arrays({"cycles": np.array(labels)}), make)
 
 
 def compile_module(module: Module, toolchain: Toolchain, timeout_s: float = 300.0) -> list[Block]:
@@ -234,6 +221,16 @@ def projects_of(blocks: Iterable[Block]) -> list[str]:
 @functools.lru_cache(maxsize=1 << 14)
 def _project(module: str) -> str:
     return module.split("/", 1)[0]
+
+
+def _load_part(path: Path) -> Part:
+    arrays = load_arrays(path, MAX_FILE_BYTES)
+    num_blocks, num_refused = arrays["counts"].tolist()
+    return Part(tuple(from_arrays(arrays)), int(num_blocks), int(num_refused))
+
+
+def _pack_part(part: Part) -> bytes:
+    return pack_arrays({**to_arrays(part.blocks), "counts": np.array([part.num_blocks, part.num_refused])})
 
 
 def _add(found: dict[bytes, Block], block: Block) -> None:

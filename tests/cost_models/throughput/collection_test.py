@@ -4,10 +4,13 @@ import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from compiler_opt.array_files import save_arrays
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.cost_models.throughput.blocks import Block
+from compiler_opt.corpus.module import Module
+from compiler_opt.cost_models.throughput.blocks import Block, to_arrays
 from compiler_opt.cost_models.throughput.collection import Collector, Part, compile_module, sample, split_blocks
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.throughput.mca import Labeller
@@ -81,11 +84,27 @@ def test_parts_are_all_blocks_of_the_modules_once(toolchain: Toolchain, clang_pa
     # Files from an earlier run are used; damaged ones are made again.
     kept = sorted((tmp_path / "blocks").rglob("*.npz"))
     times = [path.stat().st_mtime_ns for path in kept]
-    for path in kept[:2]:
+    for path in (kept[0], kept[-1]):
         path.write_bytes(path.read_bytes()[:100])
     assert repr(collector.parts(corpus.modules)) == repr(parts)
     assert repr(collector.label(parts[0].blocks)[0]) == repr(labelled)
-    assert [path.stat().st_mtime_ns for path in kept][2:] == times[2:]
+    assert [path.stat().st_mtime_ns for path in kept][1:-1] == times[1:-1]
+    aside = sorted((tmp_path / "blocks").rglob("*.npz.damaged"))
+    assert aside == [path.with_name(f"{path.name}.damaged") for path in (kept[0], kept[-1])]
+
+
+def test_files_of_earlier_versions_are_found(tmp_path: Path) -> None:
+    (tmp_path / "m.o.bc").write_bytes(b"BC\xc0\xdebitcode")
+    module = Module("m.o", "p", tmp_path, command_override=("-cc1", "-O2"))
+    compiler = Toolchain(Path("clang"), (22, 1, 0), "clang version 22.1.0", "x86_64-pc-linux-gnu", {}, {}, False, None)
+    part = {**to_arrays([block(b"\xc3")]), "counts": np.array([7, 2])}
+    save_arrays(tmp_path / "blocks/parts/017effd9254096a168cc906fc5489eb2.npz", part)
+    save_arrays(tmp_path / "blocks/labels/25a875238b189383bc27b944d07f8c72.npz", {"cycles": np.array([0.5])})
+    collector = Collector(tmp_path / "blocks", Labeller(compiler))
+    (found,) = collector.parts([module])
+    assert (found.num_blocks, found.num_refused, found.failure) == (7, 2, None)
+    labelled, _ = collector.label(found.blocks)
+    assert [(each.code, each.labels) for each in labelled] == [(b"\xc3", {"llvm-mca 22.1.0 skylake": 0.5})]
 
 
 @pytest.mark.either_compiler
