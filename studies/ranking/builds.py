@@ -6,7 +6,6 @@ linked from the same modules in the same order.
 """
 
 import dataclasses
-import hashlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +19,8 @@ from compiler_opt.cost_models.throughput.blocks import MAX_FILE_BYTES, Block, fr
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.throughput.profiling import runtime_blocks
 from compiler_opt.errors import ProtocolError
-from compiler_opt.files import size_and_sha256, write_atomically
+from compiler_opt.files import size_and_sha256
+from compiler_opt.kept_results import kept, key_of
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure.benchmark import Benchmark, Reference
 from compiler_opt.measure.callgrind import CACHES, Counts
@@ -106,24 +106,23 @@ class BuildProfiler:
         path = folder / program
         digest = file_digest(path)
         setting = (_VERSION, digest, file_digest(base), benchmark.commands, CACHES, self._toolchain.identity())
-        kept_at = self._folder / _PARTS / f"{hashlib.sha256(repr(setting).encode()).hexdigest()[:32]}.npz"
-        kept = _load(kept_at)
-        if kept is not None:
-            return kept
-        placed = read_program(path, self._toolchain, program)
-        expected = reference()
-        # Natively first: callgrind is slow, and would not show everything that fails.
-        benchmark.wall_s(folder, expected)
-        profile = benchmark.measure(folder, expected, by_instruction=True)
-        if file_digest(path) != digest:
-            raise ProtocolError(f"{path}: changed while it was profiled; profile it again")
-        place = os.path.realpath(path)
-        instructions, jumps = profile.of_object(place)
-        if not instructions:
-            raise ProtocolError(f"{path}: expected a run of this program, found none in the commands' profile")
-        build = _build(placed, runtime_blocks(placed, instructions, jumps, NO_SAMPLES, 1), profile.total, self._decoder)
-        _save(kept_at, build)
-        return build
+
+        def make() -> Build:
+            placed = read_program(path, self._toolchain, program)
+            expected = reference()
+            # Natively first: callgrind is slow, and would not show everything that fails.
+            benchmark.wall_s(folder, expected)
+            profile = benchmark.measure(folder, expected, by_instruction=True)
+            if file_digest(path) != digest:
+                raise ProtocolError(f"{path}: changed while it was profiled; profile it again")
+            place = os.path.realpath(path)
+            instructions, jumps = profile.of_object(place)
+            if not instructions:
+                raise ProtocolError(f"{path}: expected a run of this program, found none in the commands' profile")
+            blocks = runtime_blocks(placed, instructions, jumps, NO_SAMPLES, 1)
+            return _build(placed, blocks, profile.total, self._decoder)
+
+        return kept(self._folder / _PARTS / f"{key_of(repr(setting))}.npz", _load, _pack, make)
 
 
 def file_digest(path: Path) -> str:
@@ -175,26 +174,19 @@ def function_numbers(blocks: Sequence[Block]) -> np.ndarray:
     return np.array(numbers, np.int64)
 
 
-def _save(path: Path, build: Build) -> None:
+def _pack(build: Build) -> bytes:
     arrays = {
         **to_arrays(build.blocks),
         "functions": build.functions,
         "calls": build.calls,
         "total": np.array(dataclasses.astuple(build.total), np.int64),
     }
-    write_atomically(path, pack_arrays(arrays, compressed=True), durable=False)
+    return pack_arrays(arrays, compressed=True)
 
 
-def _load(path: Path) -> Build | None:
-    """What is kept; None if there is nothing, or it is damaged."""
-    try:
-        arrays = load_arrays(path, MAX_FILE_BYTES)
-        blocks, functions, calls = tuple(from_arrays(arrays)), arrays["functions"], arrays["calls"]
-        if functions.tolist() != function_numbers(blocks).tolist() or calls.shape[1:] != (2,):
-            raise ValueError("damaged")
-        return Build(blocks, functions, calls, Counts(*arrays["total"].tolist()))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError):
-        path.unlink(missing_ok=True)
-        return None
+def _load(path: Path) -> Build:
+    arrays = load_arrays(path, MAX_FILE_BYTES)
+    blocks, functions, calls = tuple(from_arrays(arrays)), arrays["functions"], arrays["calls"]
+    if functions.tolist() != function_numbers(blocks).tolist() or calls.shape[1:] != (2,):
+        raise ValueError("its functions or calls are not such as were written")
+    return Build(blocks, functions, calls, Counts(*arrays["total"].tolist()))

@@ -13,13 +13,13 @@ Commands run in the folder of a variant. What is measured is kept, by content of
 
 import dataclasses
 import functools
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from compiler_opt.checked_values import convert
 from compiler_opt.errors import BenchmarkError, ConfigError, ProtocolError
 from compiler_opt.files import read_checked_json, write_checked_json
+from compiler_opt.kept_results import find_kept, key_of
 from compiler_opt.measure.benchmark import Benchmark, Reference
 from compiler_opt.measure.wall_time import WallTimes, wall_times
 from studies.ranking.builds import Build, BuildProfiler, file_digest
@@ -116,24 +116,13 @@ class BuildMeasurer:
     ) -> dict[str, WallTimes]:
         folders = [self._builds_dir / variant for variant in variants]
         programs = [(variant, file_digest(self._builds_dir / variant / program)) for variant in variants]
-        key = hashlib.sha256(repr((_VERSION, programs, benchmark.commands, self._rounds)).encode()).hexdigest()
-        path = self._folder / _PARTS / f"{key[:32]}.json"
-        kept = _load(path)
+        key = key_of(repr((_VERSION, programs, benchmark.commands, self._rounds)))
+        path = self._folder / _PARTS / f"{key}.json"
+        kept = find_kept(path, lambda path: convert(read_checked_json(path), _KeptTimes).times)
         if kept is None or len(kept) != len(variants):
             kept = tuple(wall_times(benchmark, folders, reference(), rounds=self._rounds, on_round=on_step))
             write_checked_json(path, dataclasses.asdict(_KeptTimes(kept)))
         return dict(zip(variants, kept, strict=True))
-
-
-def _load(path: Path) -> tuple[WallTimes, ...] | None:
-    """What is kept; None if there is nothing, or it is damaged."""
-    try:
-        return convert(read_checked_json(path), _KeptTimes).times
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError):
-        path.unlink(missing_ok=True)
-        return None
 
 
 def variants_with(builds_dir: Path, base: str, programs: Sequence[str], given: Sequence[str] = ()) -> list[str]:

@@ -11,7 +11,6 @@ one part in `sqrt(n)` from chance alone; blocks with less than `MIN_SAMPLES` hav
 """
 
 import dataclasses
-import hashlib
 import math
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +24,8 @@ from compiler_opt.cost_models.throughput.blocks import ANNOTATIONS, MAX_FILE_BYT
 from compiler_opt.cost_models.throughput.collection import MAX_BLOCK_BYTES
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.errors import ProtocolError
-from compiler_opt.files import size_and_sha256, write_atomically
+from compiler_opt.files import size_and_sha256
+from compiler_opt.kept_results import kept, key_of
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure import sampling
 from compiler_opt.measure.benchmark import Benchmark
@@ -107,9 +107,9 @@ class Profiler:
           ToolchainError: valgrind, perf or llvm-readobj is missing.
         """
         path = self._path(program, benchmark, how, module)
-        kept = _load(path)
-        if kept is not None:
-            return kept
+        return kept(path, _load, _pack, lambda: self._profile(program, module, benchmark, folder, how))
+
+    def _profile(self, program: Path, module: str, benchmark: Benchmark, folder: Path, how: Sampling) -> ProgramProfile:
         identity = sampling.build_id(program)
         placed = read_program(program, self._toolchain, module)
         samples, runs = sampling.NO_SAMPLES, how.script_runs
@@ -128,7 +128,7 @@ class Profiler:
             raise ProtocolError(f"{program}: expected a run of this program, found none in the commands' profile")
         blocks = [block for block in runtime_blocks(placed, instructions, jumps, samples, runs) if block.count > 0]
         whole = self._canonical(blocks)
-        result = ProgramProfile(
+        return ProgramProfile(
             tuple(whole),
             len(blocks) - len(whole),
             _part_within(placed, {address: counts.instructions for address, counts in instructions.items()}, 0)
@@ -136,8 +136,6 @@ class Profiler:
             _part_within(placed, samples.offsets, 1) / max(1, sum(samples.offsets.values()) + samples.elsewhere),
             runs,
         )
-        _save(path, result)
-        return result
 
     def _canonical(self, blocks: Sequence[Block]) -> list[Block]:
         codes = [self._decoder.canonical(each.code) if len(each.code) <= MAX_BLOCK_BYTES else None for each in blocks]
@@ -152,8 +150,7 @@ class Profiler:
         except OSError as error:
             raise ProtocolError(f"{error.filename}: cannot be read: {error.strerror}") from None
         setting = (_VERSION, files, benchmark.commands, how.seconds, how.script_runs, module)
-        key = hashlib.sha256(repr((setting, self._toolchain.identity())).encode())
-        return self._folder / _PARTS / f"{key.hexdigest()[:32]}.npz"
+        return self._folder / _PARTS / f"{key_of(repr((setting, self._toolchain.identity())))}.npz"
 
 
 def runtime_blocks(
@@ -221,21 +218,12 @@ def _part_within(placed: Sequence[PlacedBlock], numbers: Mapping[int, int], kind
     return int(np.array(list(numbers.values()), np.int64)[within].sum())
 
 
-def _save(path: Path, result: ProgramProfile) -> None:
-    figures = np.array(
-        [result.num_refused, result.instructions_in_blocks, result.samples_in_blocks, result.runs], np.float64
-    )
-    write_atomically(path, pack_arrays({**to_arrays(result.blocks), "figures": figures}), durable=False)
+def _pack(result: ProgramProfile) -> bytes:
+    figures = [result.num_refused, result.instructions_in_blocks, result.samples_in_blocks, result.runs]
+    return pack_arrays({**to_arrays(result.blocks), "figures": np.array(figures, np.float64)})
 
 
-def _load(path: Path) -> ProgramProfile | None:
-    """What is kept; None if there is nothing, or it is damaged."""
-    try:
-        arrays = load_arrays(path, MAX_FILE_BYTES)
-        num_refused, in_blocks, samples_in_blocks, runs = arrays["figures"].tolist()
-        return ProgramProfile(tuple(from_arrays(arrays)), int(num_refused), in_blocks, samples_in_blocks, int(runs))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError):
-        path.unlink(missing_ok=True)
-        return None
+def _load(path: Path) -> ProgramProfile:
+    arrays = load_arrays(path, MAX_FILE_BYTES)
+    num_refused, in_blocks, samples_in_blocks, runs = arrays["figures"].tolist()
+    return ProgramProfile(tuple(from_arrays(arrays)), int(num_refused), in_blocks, samples_in_blocks, int(runs))

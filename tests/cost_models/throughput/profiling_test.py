@@ -6,10 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt.array_files import save_arrays
 from compiler_opt.cost_models.throughput.address_map import FLAGS, PlacedBlock, read_program
-from compiler_opt.cost_models.throughput.blocks import Block
+from compiler_opt.cost_models.throughput.blocks import Block, to_arrays
 from compiler_opt.cost_models.throughput.instructions import Decoder
-from compiler_opt.cost_models.throughput.profiling import MEASURED, MIN_SAMPLES, Profiler, Sampling, runtime_blocks
+from compiler_opt.cost_models.throughput.profiling import (
+    MEASURED,
+    MIN_SAMPLES,
+    Profiler,
+    ProgramProfile,
+    Sampling,
+    runtime_blocks,
+)
 from compiler_opt.errors import BenchmarkError, ProtocolError
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.measure.benchmark import Benchmark
@@ -75,6 +83,16 @@ def test_counts_are_those_of_the_source(tmp_path: Path, newer: Toolchain) -> Non
     # The second time, nothing runs: the result is kept.
     program.chmod(0o644)
     assert profiler.profile(program, "mine/bench", benchmark, tmp_path, Sampling(0)) == profile
+
+
+def test_files_of_earlier_versions_are_found(tmp_path: Path) -> None:
+    (tmp_path / "bench").write_bytes(b"program")
+    compiler = Toolchain(Path("clang"), (22, 1, 0), "clang version 22.1.0", "x86_64-pc-linux-gnu", {}, {}, False, None)
+    arrays = {**to_arrays([]), "figures": np.array([3, 0.5, 0.25, 2.0])}
+    save_arrays(tmp_path / "out/parts/a669f023418d51179ceb40a4ed4caf0a.npz", arrays)
+    profiler, benchmark = Profiler(tmp_path / "out", compiler, Decoder()), Benchmark.of(["./bench 10"])
+    found = profiler.profile(tmp_path / "bench", "mine/bench", benchmark, tmp_path, Sampling(0))
+    assert found == ProgramProfile((), 3, 0.5, 0.25, 2)
 
 
 def test_samples_of_elsewhere_become_times(tmp_path: Path, newer: Toolchain) -> None:
