@@ -26,7 +26,7 @@ from compiler_opt.problems.problem import Problem
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.rl.history import History
-from compiler_opt.rl.learner import mean_loss, save_run_policy
+from compiler_opt.rl.learner import gradient_steps, minibatch_order, save_run_policy
 from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.trace_files import Trace
 from compiler_opt.spaces.action_space import ActionSpace
@@ -254,9 +254,7 @@ class Cloner:
             start_s = time.monotonic()
             self._optimizer.learning_rate.assign(config.learning_rate * 0.1 ** ((epoch - 1) / config.num_epochs))
             pieces = cut(self.weights(), training.observations, self._network, rng)
-            size = min(pieces_per_step(config.batch_size, self._network), len(pieces))
-            # [S, P]: drops the incomplete last minibatch; reshuffling varies what is dropped.
-            order = rng.permutation(len(pieces))[: len(pieces) // size * size].reshape(-1, size)
+            order = minibatch_order(len(pieces), pieces_per_step(config.batch_size, self._network), rng)  # [S, P]
             parts = (tf.constant(pieces.decisions), tf.constant(pieces.states), tf.constant(order))
             loss = float(self._epoch(observations, labels, examples_weights, *parts))
             weights = self.weights()
@@ -305,22 +303,18 @@ class Cloner:
         Returns:
           the mean loss before the steps.
         """
-        variables = self._actor.trainable_variables
 
-        def step(chosen: tf.Tensor) -> tf.Tensor:
+        def loss(chosen: tf.Tensor) -> tf.Tensor:
             batch = tf.reshape(tf.gather(decisions, chosen), [-1])  # [B]
             observation = {name: tf.gather(values, batch) for name, values in observations.items()}
             if self._network.lstm_units:
                 observation[networks.STATE] = tf.repeat(tf.gather(states, chosen), decisions.shape[1], axis=0)
             step_type = tf.ones(tf.shape(batch), tf.int32)
-            with tf.GradientTape() as tape:
-                distribution, _ = self._actor(observation, step_type=step_type, network_state=())
-                losses = self._head.cloning_loss(distribution, tf.gather(labels, batch))  # [B]
-                loss = tf.reduce_mean(tf.gather(weights, batch) * losses)
-            self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-            return loss
+            distribution, _ = self._actor(observation, step_type=step_type, network_state=())
+            losses = self._head.cloning_loss(distribution, tf.gather(labels, batch))  # [B]
+            return tf.reduce_mean(tf.gather(weights, batch) * losses)
 
-        return mean_loss(step, order)
+        return gradient_steps(loss, order, self._optimizer, self._actor.trainable_variables)
 
 
 def clone(

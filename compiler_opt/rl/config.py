@@ -177,7 +177,7 @@ class LearnerConfig:
 
 @dataclasses.dataclass(frozen=True)
 class NoveltyConfig:
-    """An exploration bonus for decisions that lead to new observations, see `rl.novelty`.
+    """An exploration bonus for decisions that lead to new observations, see `rl.random_network_distillation`.
 
     Attributes:
       weight: of the bonus in the advantages, which have unit variance: 1 counts a step from what is known to what is as

@@ -1,6 +1,6 @@
 """What the learners of networks share: network, optimiser, moving average of weights, and training over minibatches.
 
-Legend: S minibatches, B examples of each.
+Legend: N examples, S minibatches, B examples of each.
 """
 
 import abc
@@ -34,10 +34,39 @@ def correlation(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.corrcoef(one, other)[0, 1])
 
 
-def mean_loss(step: Callable[[tf.Tensor], tf.Tensor], order: tf.Tensor) -> tf.Tensor:
-    """The mean of the losses that `step` returns for each minibatch's indices `[B]`, taken from `[S, B]`."""
-    total: tf.Tensor = tf.foldl(lambda total, batch: total + step(batch), order, initializer=tf.constant(0.0))
-    return total / tf.cast(tf.shape(order)[0], tf.float32)
+def minibatch_order(count: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Minibatches of `size` of the indices 0 to `count` - 1 in random order, `[S, B]`; of fewer, all in one.
+
+    Drops the incomplete last minibatch; reshuffling varies what is dropped.
+    """
+    size = min(size, count)
+    return rng.permutation(count)[: count // size * size].reshape(-1, size)
+
+
+def gradient_steps(
+    loss: Callable[[tf.Tensor], tf.Tensor],
+    order: tf.Tensor,
+    optimizer: tf.keras.optimizers.Optimizer,
+    variables: Sequence[tf.Variable],
+    weight_decay: float = 0.0,
+) -> tf.Tensor:
+    """Minimises the loss of indices `[B]`, in a step for each minibatch of `order`, `[S, B]`; part of a `tf.function`.
+
+    With `weight_decay`, also half the squared norm of the kernels times it; then, kernels and biases have to alternate.
+
+    Returns:
+      the mean loss before each step, without the decay.
+    """
+
+    def step(total: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            value = loss(indices)
+            norm = tf.add_n([tf.nn.l2_loss(kernel) for kernel in variables[0::2]]) if weight_decay else 0.0
+            minimised = value + weight_decay * norm
+        optimizer.apply_gradients(zip(tape.gradient(minimised, variables), variables, strict=True))
+        return total + value
+
+    return tf.foldl(step, order, initializer=tf.constant(0.0)) / tf.cast(tf.shape(order)[0], tf.float32)
 
 
 def save_run_policy(

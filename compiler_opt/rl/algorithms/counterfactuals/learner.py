@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithms.counterfactuals import CounterfactualsConfig
-from compiler_opt.rl.learner import AveragedWeights, correlation, mean_loss
+from compiler_opt.rl.learner import AveragedWeights, correlation, gradient_steps
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead
 
@@ -163,16 +163,10 @@ class GainLearner:
 
     def _train_many(self, ranks: tf.Tensor, targets: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
         """Ranks `[N, 2, F]`, targets `[N]` and indices `[S, B]` to the mean loss before the steps."""
-        variables = self.actor.trainable_variables
 
-        def step(batch: tf.Tensor) -> tf.Tensor:
-            with tf.GradientTape() as tape:
-                scores = self.actor.outputs(tf.gather(ranks, batch))[..., 0]
-                # Squared errors estimate the mean gain, in which rare large losses count in full.
-                loss = tf.reduce_mean(tf.square(scores[:, 1] - scores[:, 0] - tf.gather(targets, batch)))
-                penalty = tf.add_n([tf.nn.l2_loss(variable) for variable in variables[0::2]])
-                total = loss + self._config.weight_decay * penalty
-            self.optimizer.apply_gradients(zip(tape.gradient(total, variables), variables, strict=True))
-            return loss
+        def loss(batch: tf.Tensor) -> tf.Tensor:
+            scores = self.actor.outputs(tf.gather(ranks, batch))[..., 0]
+            # Squared errors estimate the mean gain, in which rare large losses count in full.
+            return tf.reduce_mean(tf.square(scores[:, 1] - scores[:, 0] - tf.gather(targets, batch)))
 
-        return mean_loss(step, order)
+        return gradient_steps(loss, order, self.optimizer, self.actor.trainable_variables, self._config.weight_decay)

@@ -23,7 +23,7 @@ from compiler_opt.collect.flip_store import Flips
 from compiler_opt.corpus.sampling import project_weights
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithms.flips import FlipsConfig
-from compiler_opt.rl.learner import SEEDS_PER_NETWORK, correlation, mean_loss
+from compiler_opt.rl.learner import SEEDS_PER_NETWORK, correlation, gradient_steps
 from compiler_opt.spaces.heads.head import Head
 
 _STEPS_AT_ONCE = 50
@@ -94,24 +94,19 @@ class SavingsLearner:
         columns = self._columns(samples.observations)
         saved, weights = tf.constant(samples.saved), tf.constant(samples.weights)
 
-        def step(batch: tf.Tensor) -> tf.Tensor:
-            variables = actor.trainable_variables
-            with tf.GradientTape() as tape:
-                found = _difference(actor, {name: tf.gather(column, batch) for name, column in columns.items()})
-                errors = tf.square(found - tf.gather(saved, batch))
-                loss = tf.reduce_mean(tf.gather(weights, batch) * errors)
-                penalty = tf.add_n([tf.nn.l2_loss(variable) for variable in variables[0::2]])
-                total = loss + weight_decay * penalty
-            optimizer.apply_gradients(zip(tape.gradient(total, variables), variables, strict=True))
-            return loss
+        def loss(batch: tf.Tensor) -> tf.Tensor:
+            found = _difference(actor, {name: tf.gather(column, batch) for name, column in columns.items()})
+            return tf.reduce_mean(tf.gather(weights, batch) * tf.square(found - tf.gather(saved, batch)))
 
-        orders = [tf.TensorSpec([None, None], tf.int64)]
-        many = tf.function(lambda order: mean_loss(step, order), input_signature=orders, autograph=False)
-        loss = 0.0
+        @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int64)], autograph=False)
+        def train(order: tf.Tensor) -> tf.Tensor:
+            return gradient_steps(loss, order, optimizer, actor.trainable_variables, weight_decay)
+
+        last = 0.0
         for start in range(0, num_steps, _STEPS_AT_ONCE):
             order = rng.integers(len(samples), size=(min(_STEPS_AT_ONCE, num_steps - start), size))
-            loss = float(many(tf.constant(order)))
-        return actor, loss
+            last = float(train(tf.constant(order)))
+        return actor, last
 
     def _columns(self, observations: np.ndarray) -> dict[str, tf.Tensor]:
         features = {name: observations[:, index] for index, name in enumerate(self._head.features)}

@@ -44,8 +44,8 @@ from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithms.ppo import PPOConfig
 from compiler_opt.rl.config import NoveltyConfig
 from compiler_opt.rl.learner import NetworkLearner
-from compiler_opt.rl.novelty import Novelty
 from compiler_opt.rl.pieces import cut, pieces_per_step
+from compiler_opt.rl.random_network_distillation import RandomNetworkDistillation
 from compiler_opt.rl.sampled_decisions import Batch, SampledAlgorithm
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads import networks
@@ -292,7 +292,7 @@ class PPO(SampledAlgorithm):
         self._uses_value_network = advantages.uses_value_network
         self._max_decisions = config.num_epochs * config.max_decisions
         self._collects_ahead = context.config.max_staleness > 0
-        self._novelty = Novelty(context.head, novelty, seed) if novelty.weight else None
+        self._distillation = RandomNetworkDistillation(context.head, novelty, seed) if novelty.weight else None
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
         self._set_learning_rate(progress)
@@ -302,12 +302,12 @@ class PPO(SampledAlgorithm):
             # Rewards are a few percent; the other advantages have unit variance already.
             batch = dataclasses.replace(batch, advantages=standardised(advantages))
         metrics: dict[str, float] = {}
-        if self._novelty is not None:
-            batch, metrics = self._novelty.rewarded(batch, rng)
+        if self._distillation is not None:
+            batch, metrics = self._distillation.with_bonus(batch, rng)
         if self._collects_ahead:
             batch = self._learner.corrected(batch)
         return {**metrics, **self._learner.update(batch, rng)}
 
     def checkpointed(self) -> dict[str, Any]:
-        novelty = {} if self._novelty is None else self._novelty.checkpointed()
-        return {**super().checkpointed(), **novelty}
+        distillation = {} if self._distillation is None else self._distillation.checkpointed()
+        return {**super().checkpointed(), **distillation}

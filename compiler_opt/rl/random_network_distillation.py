@@ -2,8 +2,8 @@
 
 Legend: N decisions of an iteration, E elements of an embedding.
 
-    novelty = Novelty(head, config, seed)
-    batch, metrics = novelty.rewarded(batch, rng)    # in each iteration: adds the bonus, then gets used to what it saw
+    distillation = RandomNetworkDistillation(head, config, seed)
+    batch, metrics = distillation.with_bonus(batch, rng)    # in each iteration; what it saw is less new from then on
 
 A fixed network with random weights embeds each observation, and another one learns to predict the embedding. Where it
 is wrong, the observation is new. Each decision is rewarded for the novelty of those that follow it in its rollout,
@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from compiler_opt.rl.config import NoveltyConfig
-from compiler_opt.rl.learner import SEEDS_PER_NETWORK, mean_loss
+from compiler_opt.rl.learner import SEEDS_PER_NETWORK, gradient_steps, minibatch_order
 from compiler_opt.rl.sampled_decisions import Batch
 from compiler_opt.spaces.heads.head import Head
 
@@ -30,7 +30,7 @@ _ELEMENTS = 32
 _MINIBATCH = 1024
 
 
-class Novelty:
+class RandomNetworkDistillation:
     """Owns both networks, and the optimiser of the one that learns."""
 
     def __init__(self, head: Head, config: NoveltyConfig, seed: int):
@@ -46,7 +46,7 @@ class Novelty:
         """TensorFlow objects to checkpoint; the fixed network depends on the seed only."""
         return {"novelty": self._learning, "novelty_optimizer": self._optimizer, "first_novelty": self._first}
 
-    def rewarded(self, batch: Batch, rng: np.random.Generator) -> tuple[Batch, dict[str, float]]:
+    def with_bonus(self, batch: Batch, rng: np.random.Generator) -> tuple[Batch, dict[str, float]]:
         """The batch with the bonus in its advantages; afterwards, its observations are less new.
 
         Returns:
@@ -64,24 +64,19 @@ class Novelty:
         # Neither gain nor loss for what is last.
         expected = np.nanmean(later) if np.isfinite(later).any() else 0.0
         bonus = self._config.weight * np.nan_to_num(later - expected)
-        size = min(_MINIBATCH, len(batch))
-        order = rng.permutation(len(batch))[: len(batch) // size * size].reshape(-1, size)
-        self._learn(observations, tf.constant(order))
+        self._learn(observations, tf.constant(minibatch_order(len(batch), _MINIBATCH, rng)))
         advantages = (batch.advantages + bonus).astype(np.float32)
         return dataclasses.replace(batch, advantages=advantages), {"novelty": float(novelty.mean())}
 
     def _losses(self, observations: Mapping[str, tf.Tensor], order: tf.Tensor) -> tf.Tensor:
         """A gradient step for each minibatch `[S, B]` of indices."""
 
-        def step(indices: tf.Tensor) -> tf.Tensor:
-            with tf.GradientTape() as tape:
-                errors = self._errors({name: tf.gather(values, indices) for name, values in observations.items()})
-                loss = tf.reduce_mean(errors)
-            variables = self._learning.trainable_variables
-            self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-            return loss
+        def loss(indices: tf.Tensor) -> tf.Tensor:
+            return tf.reduce_mean(
+                self._errors({name: tf.gather(values, indices) for name, values in observations.items()})
+            )
 
-        return mean_loss(step, order)
+        return gradient_steps(loss, order, self._optimizer, self._learning.trainable_variables)
 
     def _errors(self, observations: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """The novelty of each observation, `[N]` float32."""

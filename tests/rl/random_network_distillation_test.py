@@ -12,7 +12,7 @@ from compiler_opt.tensorflow_loading import load_tensorflow
 
 load_tensorflow()
 
-from compiler_opt.rl.novelty import Novelty, discounted_later  # noqa: E402
+from compiler_opt.rl.random_network_distillation import RandomNetworkDistillation, discounted_later  # noqa: E402
 from compiler_opt.rl.sampled_decisions import Batch  # noqa: E402
 from compiler_opt.spaces.heads.head import Head  # noqa: E402
 from tests.rl.algorithms import toy_decisions  # noqa: E402
@@ -32,21 +32,21 @@ def _batch(head: Head, count: int, seed: int, shift: int = 0) -> Batch:
 @pytest.mark.parametrize("kind", toy_decisions.HEADS)
 def test_what_was_seen_is_no_longer_new(kind: str) -> None:
     head = toy_decisions.HEADS[kind]()
-    novelty, rng = Novelty(head, _CONFIG, 1), np.random.default_rng(1)
-    found = [novelty.rewarded(_batch(head, 2000, seed), rng)[1]["novelty"] for seed in range(8)]
+    distillation, rng = RandomNetworkDistillation(head, _CONFIG, 1), np.random.default_rng(1)
+    found = [distillation.with_bonus(_batch(head, 2000, seed), rng)[1]["novelty"] for seed in range(8)]
     assert found[0] == pytest.approx(1)
     assert found[-1] < 0.2
     # Neither seen nor like it.
-    assert novelty.rewarded(_batch(head, 2000, 9, shift=10), rng)[1]["novelty"] > 1.5 * found[-1]
+    assert distillation.with_bonus(_batch(head, 2000, 9, shift=10), rng)[1]["novelty"] > 1.5 * found[-1]
 
 
 def test_a_decision_is_rewarded_for_what_comes_after_it_in_its_rollout() -> None:
     later = discounted_later(np.array([5.0, 1.0, 3.0, 7.0, 2.0]), [False, False, True, False, True], 0.5)
     np.testing.assert_allclose(later, [(1 + 0.5 * 3) / 1.5, 3, np.nan, 2, np.nan])
     head = toy_decisions.binary_head()
-    novelty, rng = Novelty(head, _CONFIG, 1), np.random.default_rng(1)
+    distillation, rng = RandomNetworkDistillation(head, _CONFIG, 1), np.random.default_rng(1)
     for seed in range(8):
-        novelty.rewarded(_batch(head, 2000, seed), rng)
+        distillation.with_bonus(_batch(head, 2000, seed), rng)
     known, new = _batch(head, 400, 9), _batch(head, 400, 10, shift=10)
     # Only the third decision of each rollout leads to something new.
     is_new = known.is_last[:, np.newaxis]
@@ -54,7 +54,7 @@ def test_a_decision_is_rewarded_for_what_comes_after_it_in_its_rollout() -> None
         name: np.where(is_new, new.observations[name], values) for name, values in known.observations.items()
     }
     batch = dataclasses.replace(known, observations=observations, advantages=np.full(400, 2.0, "f4"))
-    rewarded, _ = novelty.rewarded(batch, rng)
+    rewarded, _ = distillation.with_bonus(batch, rng)
     by_place = (rewarded.advantages - 2).reshape(-1, 4).mean(0)
     assert by_place.argmax() == 2 and (np.diff(by_place[:3]) > 0).all()
     assert by_place[3] == 0
@@ -63,7 +63,7 @@ def test_a_decision_is_rewarded_for_what_comes_after_it_in_its_rollout() -> None
 
 def test_without_decisions_there_is_nothing_to_learn() -> None:
     head = toy_decisions.binary_head()
-    batch, metrics = Novelty(head, _CONFIG, 1).rewarded(Batch.empty(head), np.random.default_rng(1))
+    batch, metrics = RandomNetworkDistillation(head, _CONFIG, 1).with_bonus(Batch.empty(head), np.random.default_rng(1))
     assert len(batch) == 0 and metrics == {}
 
 
