@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +12,6 @@ from compiler_opt.tensorflow_loading import load_tensorflow
 
 load_tensorflow()
 
-from compiler_opt.policies.weights import NetworkWeights  # noqa: E402
 from compiler_opt.rl.algorithms.dqn import DQNConfig  # noqa: E402
 from compiler_opt.rl.algorithms.dqn.algorithm import DQNLearner  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import PPOConfig  # noqa: E402
@@ -20,24 +19,13 @@ from compiler_opt.rl.algorithms.ppo.algorithm import PPOLearner  # noqa: E402
 from compiler_opt.rl.algorithms.reinforce import ReinforceConfig  # noqa: E402
 from compiler_opt.rl.algorithms.reinforce.algorithm import ReinforceLearner  # noqa: E402
 from compiler_opt.rl.checkpoints import Checkpoints  # noqa: E402
-from compiler_opt.rl.learner import AveragedWeights  # noqa: E402
+from compiler_opt.rl.learner import NetworkLearner  # noqa: E402
 from compiler_opt.rl.sampled_decisions import Batch  # noqa: E402
 from compiler_opt.spaces.heads.categorical import CategoricalHead  # noqa: E402
 from tests.rl.algorithms.toy_decisions import NETWORK, binary_head, features, masked_head, sampled  # noqa: E402
 
-
-class _Learner(Protocol):
-    average: AveragedWeights
-
-    def update(self, batch: Batch, rng: np.random.Generator) -> dict[str, float]: ...
-
-    def weights(self) -> NetworkWeights: ...
-
-    def checkpointed(self) -> dict[str, Any]: ...
-
-
 _SETTINGS: dict[str, Any] = {"learning_rate": 0.01, "minibatch_size": 128, "averaging": 0.75}
-_LEARNERS: dict[str, Callable[[CategoricalHead], _Learner]] = {
+_LEARNERS: dict[str, Callable[[CategoricalHead], NetworkLearner]] = {
     "ppo": lambda head: PPOLearner(head, "decision", NETWORK, PPOConfig(**_SETTINGS), seed=1),
     "reinforce": lambda head: ReinforceLearner(head, "decision", NETWORK, ReinforceConfig(**_SETTINGS), seed=1),
     # Copies the network to the target network within an update, and between the two of a test.
@@ -48,22 +36,23 @@ _LEARNERS: dict[str, Callable[[CategoricalHead], _Learner]] = {
 
 
 @pytest.fixture(params=_LEARNERS)
-def make(request: pytest.FixtureRequest) -> Callable[[CategoricalHead], _Learner]:
+def make(request: pytest.FixtureRequest) -> Callable[[CategoricalHead], NetworkLearner]:
     return _LEARNERS[request.param]
 
 
-def _update(learner: _Learner, rng: np.random.Generator) -> dict[str, float]:
+def _update(learner: NetworkLearner, rng: np.random.Generator) -> dict[str, float]:
     return learner.update(sampled(binary_head(), learner.weights(), rng, 500), rng)
 
 
-def _set_later_rate(learner: _Learner) -> None:
-    assert isinstance(learner, PPOLearner | ReinforceLearner | DQNLearner)
+def _set_later_rate(learner: NetworkLearner) -> None:
     learner.set_learning_rate(0.7)
     if isinstance(learner, DQNLearner):
         learner.set_progress(0.5)
 
 
-def test_the_same_seed_learns_the_same_and_resumes(make: Callable[[CategoricalHead], _Learner], tmp_path: Path) -> None:
+def test_the_same_seed_learns_the_same_and_resumes(
+    make: Callable[[CategoricalHead], NetworkLearner], tmp_path: Path
+) -> None:
     weights, metrics = [], []
     for interrupted in (False, True):
         learner, rng = make(binary_head()), np.random.default_rng(5)
@@ -80,7 +69,7 @@ def test_the_same_seed_learns_the_same_and_resumes(make: Callable[[CategoricalHe
     assert metrics[0] == metrics[1]
 
 
-def test_the_average_follows_the_weights(make: Callable[[CategoricalHead], _Learner]) -> None:
+def test_the_average_follows_the_weights(make: Callable[[CategoricalHead], NetworkLearner]) -> None:
     learner = make(binary_head())
     before = learner.weights().kernels[0]
     _update(learner, np.random.default_rng(0))
@@ -92,7 +81,7 @@ def test_the_average_follows_the_weights(make: Callable[[CategoricalHead], _Lear
         np.testing.assert_array_equal(weights.kernels[0], averaged.kernels[0])
 
 
-def test_without_decisions_there_is_nothing_to_learn(make: Callable[[CategoricalHead], _Learner]) -> None:
+def test_without_decisions_there_is_nothing_to_learn(make: Callable[[CategoricalHead], NetworkLearner]) -> None:
     head = binary_head()
     learner = make(head)
     before = learner.weights()
@@ -100,7 +89,7 @@ def test_without_decisions_there_is_nothing_to_learn(make: Callable[[Categorical
     assert learner.weights().checksum() == before.checksum()
 
 
-def test_without_a_better_decision(make: Callable[[CategoricalHead], _Learner]) -> None:
+def test_without_a_better_decision(make: Callable[[CategoricalHead], NetworkLearner]) -> None:
     head, rng = binary_head(), np.random.default_rng(0)
     learner = make(head)
     batch = sampled(head, learner.weights(), rng, 12)
@@ -108,7 +97,7 @@ def test_without_a_better_decision(make: Callable[[CategoricalHead], _Learner]) 
     _learns_finitely(learner, dataclasses.replace(batch, advantages=nothing, returns=nothing), rng)
 
 
-def test_features_that_are_not_numbers(make: Callable[[CategoricalHead], _Learner]) -> None:
+def test_features_that_are_not_numbers(make: Callable[[CategoricalHead], NetworkLearner]) -> None:
     head, rng = masked_head(), np.random.default_rng(0)
     learner = make(head)
     values = features(head, rng, 12)
@@ -120,7 +109,7 @@ def test_features_that_are_not_numbers(make: Callable[[CategoricalHead], _Learne
     _learns_finitely(learner, dataclasses.replace(batch, actions=actions, log_probs=log_probs), rng)
 
 
-def _learns_finitely(learner: _Learner, batch: Batch, rng: np.random.Generator) -> None:
+def _learns_finitely(learner: NetworkLearner, batch: Batch, rng: np.random.Generator) -> None:
     metrics = learner.update(batch, rng)
     assert metrics and all(np.isfinite(list(metrics.values()))), metrics
     assert all(np.isfinite(kernel).all() for kernel in learner.weights().kernels)

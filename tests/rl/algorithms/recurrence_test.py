@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -27,6 +27,7 @@ from compiler_opt.rl.algorithms.reinforce import ReinforceConfig  # noqa: E402
 from compiler_opt.rl.algorithms.reinforce.algorithm import ReinforceLearner  # noqa: E402
 from compiler_opt.rl.behavioral_cloning import Cloned, Cloner, Examples  # noqa: E402
 from compiler_opt.rl.config import BehavioralCloningConfig, TrainingConfig  # noqa: E402
+from compiler_opt.rl.learner import NetworkLearner  # noqa: E402
 from compiler_opt.rl.pieces import cut  # noqa: E402
 from compiler_opt.rl.sampled_decisions import Batch  # noqa: E402
 from compiler_opt.rl.training_context import TrainingContext  # noqa: E402
@@ -39,14 +40,6 @@ _RECURRENT = NetworkConfig((8,), (8,), lstm_units=8, lstm_steps=8)
 _FEED_FORWARD = NetworkConfig((8,), (8,))
 _LENGTH = 12
 """Decisions of a module; more than a piece."""
-
-
-class _Learner(Protocol):
-    def update(self, batch: Batch, rng: np.random.Generator) -> dict[str, float]: ...
-
-    def weights(self) -> NetworkWeights: ...
-
-    def checkpointed(self) -> dict[str, Any]: ...
 
 
 def _head() -> BinaryHead:
@@ -97,7 +90,7 @@ def _dqn(network: NetworkConfig, **settings: Any) -> DQNLearner:
     return DQNLearner(_head(), "decision", network, config, seed=1)
 
 
-_LEARNERS: dict[str, tuple[Callable[[NetworkConfig], _Learner], int]] = {
+_LEARNERS: dict[str, tuple[Callable[[NetworkConfig], NetworkLearner], int]] = {
     "ppo": (_ppo, 20),
     "reinforce": (_reinforce, 10),
     "dqn": (_dqn, 20),
@@ -106,11 +99,10 @@ _LEARNERS: dict[str, tuple[Callable[[NetworkConfig], _Learner], int]] = {
 """By name: a learner of a network, and after how many iterations it has learned."""
 
 
-def _train(learner: _Learner, network: NetworkConfig, iterations: int, seed: int = 0) -> list[dict[str, float]]:
+def _train(learner: NetworkLearner, network: NetworkConfig, iterations: int, seed: int = 0) -> list[dict[str, float]]:
     rng, metrics = np.random.default_rng(seed), []
     for _ in range(iterations):
-        temperature = learner.temperature if isinstance(learner, DQNLearner) else 1.0
-        metrics.append(learner.update(_sampled(learner.weights(), network, rng, temperature), rng))
+        metrics.append(learner.update(_sampled(learner.weights(), network, rng, learner.temperature), rng))
     return metrics
 
 

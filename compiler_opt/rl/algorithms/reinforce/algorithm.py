@@ -115,14 +115,9 @@ class Reinforce(SampledAlgorithm):
 
     def __init__(self, context: TrainingContext, config: ReinforceConfig, advantages: Advantages):
         """Raises PolicyError if the policy to start from does not suit the settings."""
+        start, seed, values = context.warm_start_weights(), context.config.seed, advantages.uses_value_network
         learner = ReinforceLearner(
-            context.head,
-            context.action_name,
-            context.network,
-            config,
-            context.config.seed,
-            context.warm_start_weights(),
-            uses_value_network=advantages.uses_value_network,
+            context.head, context.action_name, context.network, config, seed, start, uses_value_network=values
         )
         super().__init__(context, advantages, config, learner)
         self.description = f"policy gradient (REINFORCE), {type(advantages).__name__} advantages"
