@@ -24,13 +24,13 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler_opt.array_files import load_arrays, save_arrays
+from compiler_opt.array_files import load_arrays, pack_arrays
 from compiler_opt.corpus.module import Module
 from compiler_opt.cost_models.ir2native.features import VERSION, module_features
 from compiler_opt.cost_models.ir2native.inlined import CANONICAL, Inliner
 from compiler_opt.cost_models.ir2native.labels import FunctionSizes, compiled_sizes
-from compiler_opt.errors import CompileError, CorpusError, PolicyError, ProtocolError
-from compiler_opt.files import printable
+from compiler_opt.errors import CompileError, CorpusError, ProtocolError
+from compiler_opt.kept_results import kept, key_of
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 
@@ -111,9 +111,9 @@ class ModuleFunctions:
         x[self.rows[place >= 0], place[place >= 0]] = self.values[place >= 0]
         return x
 
-    def save(self, path: Path) -> None:
-        """Writes the module's file; raises OutputError if it cannot be written."""
-        arrays = {
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What the module's file has."""
+        return {
             "symbols": _packed(self.symbols),
             "columns": _packed(self.columns),
             "rows": self.rows,
@@ -123,37 +123,23 @@ class ModuleFunctions:
             "total": np.array([self.total], np.int64),
             "cpu_s": self.cpu_s,
         }
-        save_arrays(path, arrays, compressed=True)
 
     @classmethod
     def load(cls, path: Path, module: Module) -> "ModuleFunctions":
-        """Reads a module's file.
-
-        Raises:
-          FileNotFoundError: there is none.
-          PolicyError: it is damaged.
-        """
-        try:
-            arrays = load_arrays(path, MAX_FILE_BYTES)
-            for name, kind in _KINDS.items():
-                if name not in arrays or arrays[name].ndim != 1 or arrays[name].dtype != kind:
-                    raise ValueError(f"expected {name} as one row of {np.dtype(kind)}")
-            symbols, columns = _unpacked(arrays["symbols"]), _unpacked(arrays["columns"])
-            rows, features, values = (arrays[name] for name in ("rows", "features", "values"))
-            if not len(rows) == len(features) == len(values) or len(arrays["bytes"]) != len(symbols):
-                raise ValueError("its arrays have different lengths")
-            for indices, count in ((rows, len(symbols)), (features, len(columns))):
-                if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < count:
-                    raise ValueError("a value is out of place")
-            if len(arrays["total"]) != 1 or len(arrays["cpu_s"]) != 3 or not np.isfinite(values).all():
-                raise ValueError("its numbers are not such as were written")
-        except FileNotFoundError:
-            raise
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise PolicyError(
-                f"{printable(path)}: is damaged ({reason}); remove it, and run the command again"
-            ) from None
+        """Reads a module's file; raises OSError if there is none, ValueError if it is damaged."""
+        arrays = load_arrays(path, MAX_FILE_BYTES)
+        for name, kind in _KINDS.items():
+            if name not in arrays or arrays[name].ndim != 1 or arrays[name].dtype != kind:
+                raise ValueError(f"expected {name} as one row of {np.dtype(kind)}")
+        symbols, columns = _unpacked(arrays["symbols"]), _unpacked(arrays["columns"])
+        rows, features, values = (arrays[name] for name in ("rows", "features", "values"))
+        if not len(rows) == len(features) == len(values) or len(arrays["bytes"]) != len(symbols):
+            raise ValueError("its arrays have different lengths")
+        for indices, count in ((rows, len(symbols)), (features, len(columns))):
+            if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < count:
+                raise ValueError("a value is out of place")
+        if len(arrays["total"]) != 1 or len(arrays["cpu_s"]) != 3 or not np.isfinite(values).all():
+            raise ValueError("its numbers are not such as were written")
         total = int(arrays["total"][0])
         return cls(
             module.name,
@@ -236,8 +222,10 @@ def collect(
 ) -> Iterator[Collected]:
     """Yields each module's functions, in order, from its file in `folder` or by compiling it.
 
+    A damaged file is set aside, and made again.
+
     Raises:
-      PolicyError: a file is damaged.
+      OutputError: a file cannot be written.
       ToolchainError: there is no `opt`.
     """
     inliner = Inliner(toolchain)
@@ -245,22 +233,17 @@ def collect(
         yield from pool.map(lambda module: _collected(module, toolchain, inliner, folder, timeout_s), modules)
 
 
-def file_name(module: Module, toolchain: Toolchain) -> str:
-    """The name of a module's file; raises CorpusError if a file of the module cannot be read."""
-    about = json.dumps([VERSION, CANONICAL, toolchain.identity()], sort_keys=True)
-    return f"{hashlib.sha256(module.content_digest() + about.encode()).hexdigest()[:32]}.npz"
-
-
 def _collected(module: Module, toolchain: Toolchain, inliner: Inliner, folder: Path, timeout_s: float) -> Collected:
+    about = json.dumps([VERSION, CANONICAL, toolchain.identity()], sort_keys=True)
     try:
-        path = folder / file_name(module, toolchain)
-        try:
-            return Collected(module, ModuleFunctions.load(path, module))
-        except FileNotFoundError:
-            functions = _measured(module, toolchain, inliner, timeout_s)
+        functions = kept(
+            folder / f"{key_of(module.content_digest(), about)}.npz",
+            lambda path: ModuleFunctions.load(path, module),
+            lambda functions: pack_arrays(functions.arrays(), compressed=True),
+            lambda: _measured(module, toolchain, inliner, timeout_s),
+        )
     except (CompileError, CorpusError, ProtocolError) as error:
         return Collected(module, None, str(error))
-    functions.save(path)
     return Collected(module, functions)
 
 

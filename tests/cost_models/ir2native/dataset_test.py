@@ -1,15 +1,18 @@
-"""Sizes of functions against llvm-size's kin, and the files of a dataset: resumed, and refused when damaged."""
+"""Sizes of functions against llvm-size's kin, and the files of a dataset: resumed, and made again when damaged."""
 
+import dataclasses
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from compiler_opt.array_files import save_arrays
+from compiler_opt.corpus.module import Module
 from compiler_opt.cost_models.ir2native import dataset
 from compiler_opt.cost_models.ir2native.dataset import ABSENT, Dataset, ModuleFunctions
 from compiler_opt.cost_models.ir2native.labels import compiled_sizes
-from compiler_opt.errors import CorpusError, PolicyError
+from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.toolchain import Toolchain
 from tests.cost_models.ir2native.samples import corpus_of, made_up, make_module
 
@@ -73,18 +76,39 @@ def test_a_matrix_is_the_features_by_name() -> None:
     assert len(np.unique(data.symbol_hashes())) == len(set(data.symbols()))
 
 
-def test_damaged_files_are_refused_by_name(tmp_path: Path, toolchain: Toolchain) -> None:
+def test_damaged_files_are_set_aside_and_made_again(tmp_path: Path, toolchain: Toolchain) -> None:
     module = make_module(tmp_path, str(toolchain.clang))
-    path = tmp_path / dataset.file_name(module, toolchain)
-    functions = made_up(projects=1, modules=1).modules[0]
-    functions.save(path)
-    assert ModuleFunctions.load(path, module).symbols == functions.symbols
+    folder = tmp_path / "dataset"
+
+    def symbols() -> tuple[str, ...]:
+        (found,) = dataset.collect([module], toolchain, folder)
+        assert found.functions is not None
+        return found.functions.symbols
+
+    expected = symbols()
+    (path,) = folder.iterdir()
     content = path.read_bytes()
     for damaged in (content[:-40], b"", content.replace(b"rows", b"cows")):
         path.write_bytes(damaged)
-        with pytest.raises(PolicyError, match=r"is damaged .*remove it") as error:
-            list(dataset.collect([module], toolchain, tmp_path))
-        assert path.name in str(error.value) and "\n" not in str(error.value)
+        assert symbols() == expected
+        ModuleFunctions.load(path, module)
+    assert len(list(folder.glob(f"{path.name}.damaged*"))) == 3
+
+
+def test_files_of_earlier_versions_are_found(tmp_path: Path, toolchain: Toolchain) -> None:
+    (tmp_path / "m.o.bc").write_bytes(b"BC\xc0\xdebitcode")
+    module = Module("m.o", "p", tmp_path, command_override=("-cc1", "-O2"))
+    functions = made_up(projects=1, modules=1).modules[0]
+    save_arrays(tmp_path / "1632a055f81fbd8fed17f898986bcba3.npz", functions.arrays())
+    compiler = dataclasses.replace(
+        toolchain,
+        version=(22, 1, 0),
+        version_text="clang version 22.1.0",
+        target="x86_64-pc-linux-gnu",
+        embeddings=None,
+    )
+    (found,) = dataset.collect([module], compiler, tmp_path)
+    assert found.functions is not None and found.functions.symbols == functions.symbols
 
 
 def test_thinlto_is_refused(toolchain: Toolchain, tmp_path: Path) -> None:
