@@ -72,7 +72,7 @@ def test_the_script_for_slurm(tmp_path: Path) -> None:
         ),
         ("hostname", "echo 10.0.0.1"),
         ("ray", f'echo "ray $* ${{#RAY_AUTH_TOKEN}} $RAY_USAGE_STATS_ENABLED" >> {tmp_path}/log'),
-        ("compiler_opt-train_locally", f'echo "train $*" >> {tmp_path}/log'),
+        ("compiler_opt", f'echo "compiler_opt $*" >> {tmp_path}/log'),
     ):
         (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
         (tmp_path / name).chmod(0o755)
@@ -91,5 +91,5 @@ def test_the_script_for_slurm(tmp_path: Path) -> None:
     rays = [line for line in lines if line.startswith("ray start")]
     assert "ray start --head --port=20007 --num-cpus=28 --include-dashboard=false --block 64 0" in rays
     assert rays.count("ray start --address=10.0.0.1:20007 --num-cpus=32 --block 64 0") == 2
-    assert "train --worker_manager=ray --ray_address=10.0.0.1:20007 --root_dir=a b --seed=1" in lines
+    assert "compiler_opt train_locally --worker_manager=ray --ray_address=10.0.0.1:20007 --root_dir=a b --seed=1" in lines
     assert {line.split(" -w ")[1][:2] for line in lines if "ray start" in line and " -w " in line} == {"n1", "n2", "n3"}

@@ -1,6 +1,5 @@
 """What pyproject.toml and the locks of requirements/ promise."""
 
-import ast
 import importlib.metadata
 import os
 import re
@@ -23,13 +22,6 @@ from compiler_opt.pretrained.shelf import ENVIRONMENT, Shelf
 
 ROOT = Path(__file__).parents[1]
 DISTRIBUTION = PACKAGE = "compiler_opt"
-
-COMMANDS = [
-    command
-    for command in importlib.metadata.distribution(DISTRIBUTION).entry_points
-    if command.group == "console_scripts"
-]
-
 
 RUNNING = "{}.{}".format(*sys.version_info)
 PYTHONS = sorted(path.stem.removeprefix("python") for path in (ROOT / "requirements").glob("python*.txt"))
@@ -66,21 +58,6 @@ def departs(requirement: Requirement, python: str) -> bool:
     return python not in ("3.10", "3.11") and canonicalize_name(requirement.name) in {
         canonicalize_name(Requirement(line).name) for line in lines_of(ROOT / "requirements" / "overrides.txt")
     }
-
-
-def test_there_is_a_console_command_for_each_entry_point() -> None:
-    assert len(COMMANDS) >= 8
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_a_console_command_leads_to_an_entry_point(command: importlib.metadata.EntryPoint) -> None:
-    assert command.name == f"compiler_opt-{command.module.split('.')[-1]}"
-    assert command.attr == "entry"
-    # Not imported: its flags would collide with those of the others.
-    path = ROOT / Path(*command.module.split(".")).with_suffix(".py")
-    assert path.is_file(), f"{command.module} is missing"
-    functions = {node.name: node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
-    assert "entry" in functions and not functions["entry"].args.args
 
 
 def test_there_is_a_lock_for_each_python() -> None:
@@ -130,8 +107,8 @@ def test_the_lock_is_complete(lock: str) -> None:
                 assert requirement.specifier.contains(version), f"{name} needs {requirement}, the lock has {version}"
 
 
-def test_a_wheel_has_the_policies_that_ship(tmp_path: Path) -> None:
-    """With two policies in a copy of this project, a wheel of it, unpacked elsewhere, finds both."""
+def test_a_wheel_has_the_command_and_the_policies_that_ship(tmp_path: Path) -> None:
+    """With two policies in a copy of this project, its wheel, unpacked elsewhere, finds both, and has one command."""
     project, built, installed = (tmp_path / name for name in ("project", "built", "installed"))
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / PACKAGE, project / PACKAGE, ignore=ignored)
@@ -149,6 +126,13 @@ def test_a_wheel_has_the_policies_that_ship(tmp_path: Path) -> None:
     assert {"inliner_plugin.cpp", "fork_server.c", "policy_network.h"} <= native
     code = "from compiler_opt import pretrained as p; print(*(f'{n} {p.load(n).checksum()}' for n in p.names()))"
     printed = run_python(code, cwd=tmp_path, path=installed)
+    [command] = [
+        entry for found in importlib.metadata.distributions(path=[str(installed)]) for entry in found.entry_points
+    ]
+    assert (command.group, command.name, command.value) == ("console_scripts", PACKAGE, f"{PACKAGE}.__main__:main")
+    for shell in ("bash", "zsh"):
+        code = f"import sys; from {command.module} import main; sys.argv[1:] = ['--completion={shell}']; main()"
+        assert shell in run_python(code, cwd=tmp_path, path=installed)
     shipped = pretrained.names()
     assert set(printed.split()) >= {"first", "version-1.0", weights.checksum()}
     assert set(shipped) <= set(printed.split())

@@ -26,6 +26,8 @@ from compiler_opt.tensorflow_loading import load_tensorflow
 
 MAX_REQUEST_BYTES = 1 << 18
 
+_NOT_LOADED = ("compiler_opt.__main__", "compiler_opt.env", "compiler_opt.tools", "compiler_opt.rl.train_")
+
 
 def serve(connection: socket.socket) -> None:
     """Runs one program after the other until nobody asks any more.
@@ -97,7 +99,7 @@ def load_libraries() -> None:
     """
     load_tensorflow()
     for module in pkgutil.walk_packages(compiler_opt.__path__, "compiler_opt."):
-        if not module.name.startswith(("compiler_opt.env", "compiler_opt.tools", "compiler_opt.rl.train_")):
+        if not module.name.startswith(_NOT_LOADED):
             importlib.import_module(module.name)
 
 

@@ -1,13 +1,14 @@
 """The commands of README and docs exist as they are written there; so does what they refer to."""
 
 import dataclasses
-import importlib.metadata
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 
+from compiler_opt.commands import VERBS
+from compiler_opt.commands import module_of as module_of_verb
 from compiler_opt.tools import gin_settings
 from tests import programs
 
@@ -29,7 +30,7 @@ def shell_lines(text: str) -> list[str]:
 
 def commands(text: str = README) -> list[list[str]]:
     """The words of a page's commands, in shell blocks and in running text, without settings of the environment."""
-    inline = re.findall(r"`((?:python3 -m|tensorboard|\./|compiler_opt-)[^`]*)`", " ".join(text.split()))
+    inline = re.findall(r"`((?:python3 -m|tensorboard|\./|compiler_opt )[^`]*)`", " ".join(text.split()))
     found = []
     for line in [*shell_lines(text), *inline]:
         words = shlex.split(line, comments=True)
@@ -47,17 +48,11 @@ def commands_of_documents() -> list[list[str]]:
     return list({" ".join(words): words for words in ours}.values())
 
 
-def scripts() -> dict[str, str]:
-    """Our console commands, with the module that each starts."""
-    commands = importlib.metadata.distribution("compiler_opt").entry_points
-    return {command.name: command.module for command in commands if command.group == "console_scripts"}
-
-
 def module_of(words: list[str]) -> str | None:
     """The Python module of ours that a command runs."""
     if words[0] in ("python3", "python"):
         return words[2] if words[1] == "-m" else ".".join(Path(words[1]).with_suffix("").parts)
-    return scripts().get(words[0])
+    return module_of_verb(words[1]) if words[0] == "compiler_opt" else None
 
 
 def test_there_are_commands() -> None:
@@ -72,7 +67,7 @@ def test_command_exists(words: list[str]) -> None:
     if module is not None:
         path = ROOT / Path(*module.split(".")).with_suffix(".py")
         assert path.is_file()
-        assert module in scripts().values(), "every entry point is a console command too"
+        assert module.rpartition(".")[2] in VERBS, "every command is a verb, too"
     elif words[0] not in FOREIGN:
         assert words[0].startswith("./")
         assert (ROOT / words[0]).stat().st_mode & 0o100

@@ -7,9 +7,9 @@
     if __name__ == "__main__":
         entry()
 
-The module then runs as a script from the repository's root, with `python -m`, and as a console command. Exit status: 0
-for success, 2 for an error that the user can fix, 130 if interrupted, 141 if nobody reads the output. A
-traceback (status 1) is a bug of ours.
+The module then runs as a script from the repository's root, with `python -m` and, named in `commands.py`, as
+`compiler_opt VERB`. Exit status: 0 for success, 2 for an error that the user can fix, 130 if interrupted, 141 if nobody
+reads the output. A traceback (status 1) is a bug of ours.
 """
 
 import errno
@@ -140,7 +140,7 @@ def _exit_if_unread() -> None:
 
 
 def _show_help_of(module: str) -> None:
-    """Makes `--help` show the flags of this module, even if a console command has imported it."""
+    """Makes `--help` show the flags of this module, even if `compiler_opt VERB` has imported it."""
     for flag in flags.FLAGS.get_key_flags_for_module(module):
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
     sys.modules["__main__"].__doc__ = sys.modules[module].__doc__

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 WAYS = {
     "script": [sys.executable, "compiler_opt/tools/doctor.py"],
     "module": [sys.executable, "-m", "compiler_opt.tools.doctor"],
-    "console command": [sys.executable, "-c", "from compiler_opt.tools.doctor import entry; entry()"],
+    "verb": [sys.executable, "-m", "compiler_opt", "doctor"],
 }
 
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 WAYS = {
     "script": [sys.executable, "compiler_opt/tools/extract_ir.py"],
     "module": [sys.executable, "-m", "compiler_opt.tools.extract_ir"],
-    "console command": [sys.executable, "-c", "from compiler_opt.tools.extract_ir import entry; entry()"],
+    "verb": [sys.executable, "-m", "compiler_opt", "extract_ir"],
 }
 
 

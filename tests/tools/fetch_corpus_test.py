@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 WAYS = {
     "script": [sys.executable, "compiler_opt/tools/fetch_corpus.py"],
     "module": [sys.executable, "-m", "compiler_opt.tools.fetch_corpus"],
-    "console command": [sys.executable, "-c", "from compiler_opt.tools.fetch_corpus import entry; entry()"],
+    "verb": [sys.executable, "-m", "compiler_opt", "fetch_corpus"],
 }
 
 

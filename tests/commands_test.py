@@ -1,0 +1,150 @@
+"""`compiler_opt VERB`: the table of verbs is complete, help fits a screen, mistakes are answered, shells complete."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compiler_opt import __version__
+from compiler_opt.__main__ import main
+from compiler_opt.commands import VERBS, summary
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m compiler_opt "$@"\n'
+
+
+def compiler_opt(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "compiler_opt", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+
+
+def is_command(path: Path) -> bool:
+    functions = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
+    return any(
+        function.name == "entry" and "entry_point.command" in map(ast.unparse, function.decorator_list)
+        for function in functions
+    )
+
+
+def test_every_command_is_a_verb() -> None:
+    commands = [path.stem for path in (ROOT / "compiler_opt" / "tools").rglob("*.py") if is_command(path)]
+    assert sorted(VERBS) == sorted(commands)
+    assert all(summary(verb).endswith(".") for verb in VERBS)
+
+
+def test_help_is_one_screen() -> None:
+    result = compiler_opt()
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) < 80
+    assert [result.stdout.split().count(verb) for verb in VERBS] == [1] * len(VERBS)
+    assert compiler_opt("--help").stdout == result.stdout
+
+
+def test_help_imports_no_command() -> None:
+    code = (
+        "import sys; sys.argv[1:] = ['--list']; from compiler_opt.__main__ import main; main();"
+        "print({'absl', 'numpy', 'compiler_opt.tools'} & set(sys.modules))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    *verbs, imported = result.stdout.splitlines()
+    assert imported == "set()"
+    assert [tuple(line.split(maxsplit=1)) for line in verbs] == [(verb, summary(verb)) for verb in VERBS]
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("evalute", "did you mean evaluate? See compiler_opt --help"),
+        ("extract-ir --input=x", "did you mean extract_ir? See compiler_opt --help"),
+        ("make", "see compiler_opt --help"),
+        ("--data_path=x evaluate", "see compiler_opt --help"),
+        ("--flags make", "see compiler_opt --help"),
+    ],
+)
+def test_no_such_verb(
+    words: str, answer: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["compiler_opt", *words.split()])
+    assert main() == 2
+    assert capsys.readouterr() == ("", f"error: expected a verb, found {words.split()[0]!r}; {answer}\n")
+
+
+def test_a_verb_has_its_own_flags_and_mistakes() -> None:
+    helped = compiler_opt("doctor", "--help")
+    assert (helped.returncode, helped.stderr) == (0, "")
+    assert helped.stdout.startswith(summary("doctor")) and "compiler_opt doctor:\n  --clang_path:" in helped.stdout
+    mistaken = compiler_opt("doctor", "--clang_paht=x")
+    assert (mistaken.returncode, mistaken.stdout) == (2, "")
+    assert mistaken.stderr.startswith("error: Unknown command line flag 'clang_paht'. Did you mean: clang_path")
+
+
+def test_the_version() -> None:
+    assert compiler_opt("--version").stdout == f"compiler_opt {__version__}\n"
+
+
+def test_nobody_reads() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing) as unread:
+        command = [sys.executable, "-m", "compiler_opt"]
+        result = subprocess.run(command, cwd=ROOT, stdout=unread, stderr=subprocess.PIPE, check=False)
+    assert (result.returncode, result.stderr) == (-13, b"")
+
+
+@pytest.fixture(name="path")
+def path_fixture(tmp_path: Path) -> str:
+    """A PATH with a program `compiler_opt`."""
+    (tmp_path / "compiler_opt").write_text(PROGRAM)
+    (tmp_path / "compiler_opt").chmod(0o755)
+    return f"{tmp_path}:{os.environ['PATH']}"
+
+
+def test_bash_completes(path: str) -> None:
+    script = """
+    source <(compiler_opt --completion=bash)
+    complete -p compiler_opt
+    for line in evaluate_ generate_voc "doctor --cl" "make_corpus --noc" "make_corpus --input_dir = x" "nothing --x"; do
+      COMP_WORDS=(compiler_opt $line) COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+      _compiler_opt compiler_opt 2>/dev/null
+      echo "${COMPREPLY[@]}"
+    done
+    """
+    printed = subprocess.run(["bash", "-c", script], env={"PATH": path}, capture_output=True, text=True, check=True)
+    assert printed.stderr == ""
+    assert printed.stdout.splitlines() == [
+        "complete -o default -F _compiler_opt compiler_opt",
+        "evaluate_throughput evaluate_ir2native",
+        "generate_vocab",
+        "--clang_path=",
+        "--nocheck",
+        "",
+        "",
+    ]
+
+
+def test_zsh_completes(path: str) -> None:
+    """What it would offer, printed in place of zsh's own functions, which need a terminal."""
+    if shutil.which("zsh") is None:
+        pytest.skip("needs zsh")
+    script = """
+    compdef() { echo compdef $@ }
+    _describe() { print -r -- ${${(P)2}[1]} }
+    compadd() { echo compadd $@ }
+    source <(compiler_opt --completion=zsh)
+    words=(compiler_opt "") CURRENT=2 PREFIX=
+    _compiler_opt
+    words=(compiler_opt make_corpus --) CURRENT=3 PREFIX=--
+    _compiler_opt
+    """
+    printed = subprocess.run(
+        ["zsh", "-f", "-c", script], env={"PATH": path}, capture_output=True, text=True, check=True
+    )
+    assert printed.stderr == ""
+    compdef, first, values, switches = printed.stdout.splitlines()
+    assert compdef == "compdef _compiler_opt compiler_opt" and first == f"{VERBS[0]}:{summary(VERBS[0])}"
+    assert values.startswith("compadd -S -- --default_args= ") and "--check --nocheck " in f"{switches} "
