@@ -6,7 +6,6 @@ run over the same modules, wherever they are, compiles nothing.
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import logging
 from collections import defaultdict
@@ -21,7 +20,8 @@ from compiler_opt.collect.shared_parts import SharedParts, find_shared_parts
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CorpusError, OutputError
-from compiler_opt.files import default_cache_dir, read_checked_json, remove_oldest, set_aside, write_checked_json
+from compiler_opt.files import default_cache_dir, read_checked_json, remove_oldest, write_checked_json
+from compiler_opt.kept_results import find_kept, key_of
 from compiler_opt.llvm.build_cache import digest_of
 from compiler_opt.problems.problem import AnyProblem, Context, Measurement, Problem
 from compiler_opt.progress_bar import progress_bar
@@ -291,23 +291,15 @@ def measured_once(
     """
     # As the file will have it: JSON turns tuples into lists.
     key = json.loads(json.dumps({**key, "modules": sorted(module.name for module in modules)}))
-    try:
-        stored = read_checked_json(path)
-        if stored.get("key") == key and name in stored:
-            return stored[name]
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        _LOG.warning("%s: damaged (%s); kept as %s, measured again", path, reason, set_aside(path).name)
+    stored = find_kept(path, read_checked_json)
+    if stored is not None and stored.get("key") == key and name in stored:
+        return stored[name]
     shared = find_shared()
-    if shared is not None:
-        with contextlib.suppress(OSError, ValueError):
-            found = read_checked_json(shared)
-            if name in found:
-                _LOG.info("%s of %d modules: measured before, found in %s", name, len(modules), shared)
-                write_checked_json(path, {"key": key, name: found[name]})
-                return found[name]
+    found = None if shared is None else find_kept(shared, read_checked_json)
+    if found is not None and name in found:
+        _LOG.info("%s of %d modules: measured before, found in %s", name, len(modules), shared)
+        write_checked_json(path, {"key": key, name: found[name]})
+        return found[name]
     value, is_lasting = measure()
     if is_lasting:
         write_checked_json(path, {"key": key, name: value})
@@ -315,7 +307,7 @@ def measured_once(
             # Only other runs lack it.
             with contextlib.suppress(OSError, OutputError):
                 write_checked_json(shared, {name: value})
-                remove_oldest(shared.parent.glob("*.json"), _MAX_SHARED, shared)
+                remove_oldest(shared.parent.glob("*.json*"), _MAX_SHARED, shared)
     return value
 
 
@@ -333,13 +325,11 @@ def shared_file(
     Returns:
       None if a module cannot be read, or is on a remote file system.
     """
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    if any(module.remote is not None for module in modules):
+        return None
     try:
-        digest.update(digest_of((), (), [clang]).encode())
-        for module in sorted(modules, key=lambda module: module.name):
-            if module.remote is not None:
-                return None
-            digest.update(module.content_digest())
+        contents = (module.content_digest() for module in sorted(modules, key=lambda module: module.name))
+        key = key_of(json.dumps(about, sort_keys=True), digest_of((), (), [clang]), *contents)
     except (OSError, CorpusError):
         return None
-    return (folder or default_cache_dir() / "measurements") / f"{digest.hexdigest()[:32]}.json"
+    return (folder or default_cache_dir() / "measurements") / f"{key}.json"

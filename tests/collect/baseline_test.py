@@ -1,5 +1,6 @@
 """Measurements are kept in files; a damaged file is set aside, named, and measured again."""
 
+import hashlib
 import logging
 import shutil
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.files import read_checked_json, write_checked_json
+from compiler_opt.llvm.build_cache import digest_of
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
@@ -73,7 +75,7 @@ def test_a_damaged_file_is_set_aside(damage: str, tmp_path: Path, caplog: pytest
     assert measure.calls == 2
     [record] = caplog.records
     assert record.getMessage().startswith(f"{path}: damaged (")
-    assert "kept as baseline.json.damaged, measured again" in record.getMessage()
+    assert "kept as baseline.json.damaged, made again" in record.getMessage()
     assert (tmp_path / "baseline.json.damaged").exists()
     assert path.read_bytes() == good
 
@@ -93,6 +95,9 @@ def test_runs_share_what_they_measure_by_content(toolchain: Toolchain, tmp_path:
     # Another folder changes nothing, but another module, option, compiler or problem does.
     assert shared(first, problem="x") == shared(second, problem="x") == shared(first[::-1], problem="x")
     assert len({shared(first), shared(first[1:]), shared(first, problem="y"), shared(first, Path("/bin/true"))}) == 4
+    about = [b'{"problem": "x"}', digest_of((), (), [toolchain.clang]).encode()]
+    contents = [module.content_digest() for module in sorted(first, key=lambda module: module.name)]
+    assert shared(first, problem="x").stem == hashlib.sha256(b"".join(about + contents)).hexdigest()[:32]
     before = shared(first)
     measure = _Counter()
     for run in ("1", "2"):
@@ -110,7 +115,7 @@ def test_runs_share_what_they_measure_by_content(toolchain: Toolchain, tmp_path:
     assert not second_file.exists()
     before.write_text("{")
     measured_once(tmp_path / "4", "baseline", {}, [], measure, lambda: before)
-    assert measure.calls == 2
+    assert measure.calls == 2 and before.with_name(f"{before.name}.damaged").exists()
     second[0].command_path.write_bytes(second[0].command_path.read_bytes() + b"-w\0")
     assert shared(second) != shared(first)
     second[0].bitcode_path.unlink()
