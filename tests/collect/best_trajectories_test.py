@@ -1,8 +1,10 @@
 """Stores of best trajectories: the better one stays, stores merge in any order, damaged files are skipped by name."""
 
+import base64
 import dataclasses
 import hashlib
 import itertools
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -99,6 +101,36 @@ def test_damaged_files_are_skipped_by_name(damage: str, tmp_path: Path) -> None:
         # A new one takes its place.
         assert store.add(_with(reward=-1.0))
         assert _read(store)[1] == [] and len(_read(store)[0]) == 2
+
+
+_WRITTEN_NAME = "c498b0226876c619-dc057d091ac3184e0661afb6cf060496c3b088a7d0010b2d3d0a49ca9ea49101.npz"
+_WRITTEN_FILE = base64.b85decode(
+    "P)h>@EdT%j2mk;8Apq#m)2RRd|NsC0|NjjD6aZ#rVRUtJWgufNZg6=401yC>000000000=000000001+>=)`A5Xs0;#!#)El3JWxq;934Zj))DuA"
+    "`uymS0p-l$aNvUzCyx5_e0?DNY577iT0EqyqUGMmm~03bhIp04`<*2w;KI08mQ<1T6pn00;m803iT=YWvCm|NsC0|Ns9A02BaWWOiv|WiD=Tc>w?"
+    "r0FVFx0000007(D<000000GsR=>KhQr$WX>mt)7xvoLr=CrJ!z;X`!y8pq`drR8o|f7oT60k_r-cOUx-w1&SAEBo?Fs`5Hz#nmP)#3KRe?1}I>J("
+    "g09P0|YGq000O8001EXcu%p3|NsC0|NsC02>=uTVPbD}bS`dic>w?r0PO$(000000GI#(000000G-P{3c@fL#__s(ijXA=LED0ZJ%F3y;@~7PdDT"
+    "e1c+*y-_7q;&q(|`C{y%uWhtvLeo)vvDFa=Q}YY6*v72|~6Jhmv@#iN4kJ7FRuj}H+b^`a`be96g3{@#3`0sYm0r46Cl8SS*YQ%<P#HfRHwy{@xZ"
+    "uQ~&{!`fy@&nL)slBvDX@}1K`pPq>jUIJC3a#e4}A5cpH0xbhA000080000X0O-)us7e3;0FVFx01W^D00000000000Du7i0001HWnpx6a%CW6E^"
+    "csnP)h*<Edwn8000O8001EXero&4NdN!<kN^Mx3IG5A0000000000fB}gB003cRc4=c}E^csnP)h*<Edwn8000O8001EXcu%p3m;e9(?EnA(2><{"
+    "90000000000fB_Bx003cPZ*_DoZg6=}O9ci10000300RK30002t0RR9100"
+)
+
+
+def _contents(path: Path) -> list[tuple[str, bytes]]:
+    with zipfile.ZipFile(path) as archive:
+        return [(name, archive.read(name)) for name in archive.namelist()]
+
+
+def test_a_file_of_an_earlier_version_is_read_and_written_again(tmp_path: Path) -> None:
+    written = tmp_path / "store" / _WRITTEN_NAME
+    written.parent.mkdir()
+    written.write_bytes(_WRITTEN_FILE)
+    ([found], skipped) = _read(BestTrajectories(written.parent), "c")
+    assert not skipped and found.features["c"].tolist() == [3, 4] and found.reward == 0.25
+    assert BestTrajectories(tmp_path / "again").add(found)
+    [again] = (tmp_path / "again").iterdir()
+    # The rest of the name is that of the content, which zlib may compress otherwise elsewhere.
+    assert again.name[:17] == written.name[:17] and _contents(again) == _contents(written)
 
 
 def test_what_is_nested_deeply_is_skipped_by_name(tmp_path: Path) -> None:
