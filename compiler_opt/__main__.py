@@ -44,7 +44,7 @@ def main() -> int:
             sys.argv[:2] = [f"compiler_opt {verb}"]
             importlib.import_module(module_of(verb)).entry()  # exits
         case [word, *_]:
-            nearest = difflib.get_close_matches(word, VERBS)
+            nearest = difflib.get_close_matches(word, VERBS) or [verb for verb in VERBS if word in verb][:3]
             guess = f"did you mean {' or '.join(nearest)}? See" if nearest else "see"
             print(f"error: expected a verb, found {word!r}; {guess} compiler_opt --help", file=sys.stderr)
             return 2

@@ -61,7 +61,7 @@ def test_help_imports_no_command() -> None:
     [
         ("evalute", "did you mean evaluate? See compiler_opt --help"),
         ("extract-ir --input=x", "did you mean extract_ir? See compiler_opt --help"),
-        ("make", "see compiler_opt --help"),
+        ("make", "did you mean make_corpus? See compiler_opt --help"),
         ("--data_path=x evaluate", "see compiler_opt --help"),
         ("--flags make", "see compiler_opt --help"),
     ],
