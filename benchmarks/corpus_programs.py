@@ -1,7 +1,8 @@
 """Programs made of a corpus's modules: each file of `benchmarks/programs/`, linked with the objects of its project.
 
 A file is called `PROJECT_NAME.c`. It is compiled plainly, and is the only part of a program that is no code of the
-corpus. Programs take a folder that is empty as their argument, which most ignore.
+corpus. Programs take a folder that is empty as their argument, which most ignore. What a program executes is kept by
+its name, so one that changes gets another name.
 """
 
 import dataclasses
