@@ -237,14 +237,14 @@ see_to_cpp_headers() {
 }
 
 # What the tests build with besides clang: C++ by g++, and CMake projects (CMake itself is in .venv) by Make and Ninja,
-# through ccache; they measure with valgrind and perf, and csmith makes programs for them. Builds of C++20 modules run
+# through ccache; they measure with valgrind and perf, csmith makes programs for them, and zsh completes. Builds of C++20 modules run
 # clang-scan-deps, which some versions have in a package of its own; the newest clang builds the fuzzers, with libFuzzer
 # and AddressSanitizer.
 see_to_test_tools() {
   local tool version packages=()
-  for tool in ninja make ccache g++ valgrind; do
+  for tool in ninja make ccache g++ valgrind zsh; do
     if ! command -v "$tool" >/dev/null; then
-      packages+=(ninja-build make ccache g++ valgrind)
+      packages+=(ninja-build make ccache g++ valgrind zsh)
       break
     fi
   done

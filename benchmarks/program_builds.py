@@ -8,21 +8,25 @@ FOLDER/run.profdata           of a run of the plain program
 import dataclasses
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.corpus_programs import ProgramSource, compile_objects
 from compiler_opt.corpus.module import Module
 from compiler_opt.cost_models.function_costs import CompiledProfile
+from compiler_opt.evaluation.results import DEFAULT
 from compiler_opt.llvm.profile import check_runtime, merge, use_options
+from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure.benchmark import Benchmark, Reference
-from compiler_opt.measure.callgrind import Profile
+from compiler_opt.measure.callgrind import Counts, Profile
+from compiler_opt.measure.wall_time import WallTimes, wall_times
 
 PLAIN, PGO = "plain", "pgo"
 
 _PROGRAM_FILE, _PLACE = "program", "place"
 _COMMAND = f"./{_PROGRAM_FILE} {_PLACE}"
+_TIMEOUT_S = 300.0
 
 
 def llvm_options(variant: str) -> tuple[str, ...] | None:
@@ -42,7 +46,7 @@ class ProgramBuilds:
 
     def __init__(self, program: ProgramSource, modules: Sequence[Module], toolchain: Toolchain, folder: Path):
         """Builds the program plainly."""
-        self.benchmark = Benchmark.of([_COMMAND], timeout_s=300.0)
+        self.benchmark = Benchmark.of([_COMMAND], timeout_s=_TIMEOUT_S)
         # Programs run elsewhere, and write their profile where they were told to.
         self.folder = folder.resolve()
         self.modules = modules
@@ -105,3 +109,35 @@ class ProgramBuilds:
     def is_own(self, file: str) -> bool:
         """Whether an object file in a profile is the program, in any of its builds."""
         return file.startswith(f"{self.folder}/")
+
+
+def measure_builds(
+    program: ProgramSource, objects: Mapping[str, Sequence[Path]], toolchain: Toolchain, wall_rounds: int = 0
+) -> tuple[dict[str, Counts], dict[str, WallTimes]]:
+    """Links objects of several builds, of which one is plain, and runs the programs under callgrind; keeps nothing.
+
+    Args:
+      program: what is linked with them.
+      objects: by build, those of all modules.
+      toolchain: the compiler that links.
+      wall_rounds: timed runs of each build; 0 for none.
+
+    Returns:
+      By build, counts, and wall times if they are asked for.
+
+    Raises:
+      BenchmarkError: a build prints something else than the plain one, or is not deterministic.
+      CompileError: it cannot be linked.
+    """
+    benchmark = Benchmark.of([_COMMAND], _TIMEOUT_S)
+    with scratch_directory() as scratch:
+        for name, paths in objects.items():
+            (scratch / name / _PLACE).mkdir(parents=True)
+            program.link(paths, toolchain, scratch / name / _PROGRAM_FILE)
+        reference = benchmark.reference(scratch / DEFAULT)
+        counts = {name: benchmark.measure(scratch / name, reference).total for name in objects}
+        if not wall_rounds:
+            return counts, {}
+        folders = [scratch / name for name in objects]
+        timed = wall_times(benchmark, folders, reference, rounds=wall_rounds)
+        return counts, dict(zip(objects, timed, strict=True))

@@ -19,16 +19,15 @@ from pathlib import Path
 
 from absl import flags
 
-from benchmarks.corpus_programs import PROGRAM_FLAG, ProgramSource, programs_of
+from benchmarks.corpus_programs import PROGRAM_FLAG, programs_of
+from benchmarks.program_builds import measure_builds
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.results import DEFAULT
-from compiler_opt.llvm.scratch import scratch_directory
-from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.measure.benchmark import Benchmark
+from compiler_opt.llvm.toolchain import probe
 from compiler_opt.measure.callgrind import Counts
-from compiler_opt.measure.wall_time import MIN_ROUNDS, WallTimes, wall_times
+from compiler_opt.measure.wall_time import MIN_ROUNDS, WallTimes
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.formatting import change_text
 from compiler_opt.report.table import Cell, Change, Table
@@ -41,8 +40,6 @@ _BUILDS = flags.DEFINE_list("builds", [], "Builds to compare with the plain one;
 _PROGRAMS = flags.DEFINE_multi_string("program", [], PROGRAM_FLAG)
 _WALL_ROUNDS = flags.DEFINE_integer("wall_rounds", 0, f"Timed runs of each build, at least {MIN_ROUNDS}; 0 for none.")
 _CLANG_PATH = shared_flags.clang_path()
-
-_TIMEOUT_S = 300.0
 
 
 @entry_point.command
@@ -57,7 +54,7 @@ def entry() -> None:
     for program in progress_bar(programs, "programs", unit="program"):
         modules = corpus.projects()[program.project]
         objects = {name: _objects(folder / name, modules) for name in (DEFAULT, *names)}
-        counts[program.name], times[program.name] = measure(program, objects, toolchain, _WALL_ROUNDS.value)
+        counts[program.name], times[program.name] = measure_builds(program, objects, toolchain, _WALL_ROUNDS.value)
     for name in names:
         for line in ("", f"{name}:", *_table(counts, times, name).lines()):
             echo(line)
@@ -69,24 +66,6 @@ def _objects(folder: Path, modules: Sequence[Module]) -> list[Path]:
         if not path.is_file():
             raise ConfigError(f"{path}: no such object; give --objects the folder of `evaluate --keep_objects`")
     return paths
-
-
-def measure(
-    program: ProgramSource, objects: Mapping[str, Sequence[Path]], toolchain: Toolchain, wall_rounds: int
-) -> tuple[dict[str, Counts], dict[str, WallTimes]]:
-    """By build, counts, and wall times if asked for; raises BenchmarkError if a build prints something else."""
-    benchmark = Benchmark.of(["./program place"], _TIMEOUT_S)
-    with scratch_directory() as scratch:
-        for name, paths in objects.items():
-            (scratch / name / "place").mkdir(parents=True)
-            program.link(paths, toolchain, scratch / name / "program")
-        reference = benchmark.reference(scratch / DEFAULT)
-        counts = {name: benchmark.measure(scratch / name, reference).total for name in objects}
-        if not wall_rounds:
-            return counts, {}
-        folders = [scratch / name for name in objects]
-        timed = wall_times(benchmark, folders, reference, rounds=wall_rounds)
-        return counts, dict(zip(objects, timed, strict=True))
 
 
 def _table(

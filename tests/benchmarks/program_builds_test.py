@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.corpus_programs import ProgramSource, compile_objects
-from benchmarks.program_speed import measure
+from benchmarks.program_builds import measure_builds
 from compiler_opt.errors import BenchmarkError
 from compiler_opt.evaluation.results import DEFAULT
 from compiler_opt.llvm.toolchain import probe
@@ -42,9 +42,9 @@ def test_builds_are_compared_with_the_plain_one(tmp_path: Path) -> None:
         builds[name] = compile_objects(corpus.modules, toolchain, tmp_path / name / "objects")
     (tmp_path / "deep_asks.c").write_text(ASKS)
     program = ProgramSource(tmp_path / "deep_asks.c")
-    counts, times = measure(program, {name: builds[name] for name in (DEFAULT, "slower")}, toolchain, 6)
+    counts, times = measure_builds(program, {name: builds[name] for name in (DEFAULT, "slower")}, toolchain, 6)
     more = counts["slower"].instructions - counts[DEFAULT].instructions
     assert 100_000 <= more < 101_000 and counts["slower"].cycles > counts[DEFAULT].cycles
     assert times[DEFAULT].ratio.value == 1 and times["slower"].seconds.value > 0
     with pytest.raises(BenchmarkError, match=r"expected to print '\d+', found '\d+', in line 1"):
-        measure(program, builds, toolchain, 0)
+        measure_builds(program, builds, toolchain)
