@@ -179,6 +179,7 @@ def test_what_the_tests_build_with(checkout: Checkout) -> None:
         "ccache",
         "g++",
         "valgrind",
+        "zsh",
         "perf",
         "csmith",
         "clang-scan-deps-19",
