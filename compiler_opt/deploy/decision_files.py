@@ -6,7 +6,7 @@ from pathlib import Path
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.files import printable
-from compiler_opt.policies.decisions import Decisions
+from compiler_opt.policies.decisions import Base, Decisions
 
 _SUMMARY_CHARS = 300
 
@@ -30,7 +30,7 @@ class DeployedDecisions:
 
 
 def load_decisions(
-    paths: Sequence[Path], majors: Collection[int], problem: str, policy: str
+    paths: Sequence[Path], majors: Collection[int], problem: str, base: Base
 ) -> dict[int, DeployedDecisions]:
     """Loads decision files, and merges those for the same major version of LLVM.
 
@@ -38,7 +38,7 @@ def load_decisions(
       paths: the files; where they contradict each other, the last one counts.
       majors: the versions that are deployed.
       problem: the deployed policy's.
-      policy: its `policy_checksum`, or `DEFAULT_BASE`.
+      base: that policy.
 
     Raises:
       PolicyError: a file is missing, damaged, or for another problem, compiler or policy.
@@ -57,10 +57,11 @@ def load_decisions(
         of_problem = decisions.about.get("problem", problem)
         if of_problem != problem:
             raise PolicyError(f"{path}: expected decisions of {problem}, found those of {printable(of_problem)}")
-        decisions.check(major=major, policy=policy, origin=str(path))
+        decisions.check(major=major, base=base, origin=str(path))
+        decisions = Decisions(decisions, {**decisions.about, "policy": base.name})
         merged[major] = merged[major].merged(decisions) if major in merged else decisions
     return {
-        major: DeployedDecisions(decisions.native_form(policy=policy), _summary(decisions))
+        major: DeployedDecisions(decisions.native_form(major=major, base=base), _summary(decisions))
         for major, decisions in merged.items()
     }
 

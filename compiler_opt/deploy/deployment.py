@@ -47,7 +47,6 @@ from compiler_opt.llvm.regalloc_plugin import NOWHERE, REGALLOC
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.pass_options.sets import OptionSets
-from compiler_opt.policies.decisions import DEFAULT_BASE, policy_checksum
 from compiler_opt.policies.model_card import CARD_FILE, MARKDOWN_FILE
 from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.native import embedded_source
@@ -192,7 +191,7 @@ def deploy(
             deployed.append(
                 DeployedPolicy(
                     problem=policy.problem.name,
-                    checksum=policy.checksum,
+                    checksum=policy.base.name,
                     levels=policy.levels,
                     is_for_size=policy.problem.is_size,
                     plugins=dict(_plugins(name, policy, replayed, toolchains, files, scratch)),
@@ -256,8 +255,7 @@ def _replayed(
     """The decision files for a policy."""
     if policy.kind != INLINER:
         return {}
-    checksum = DEFAULT_BASE if policy.blob is None else policy_checksum(policy.blob)
-    return load_decisions(paths, toolchains, policy.problem.name, checksum)
+    return load_decisions(paths, toolchains, policy.problem.name, policy.base)
 
 
 def _plugins(
@@ -270,9 +268,9 @@ def _plugins(
 ) -> Iterator[tuple[int, DriverPlugin]]:
     """Builds a policy's plugin for each version, and adds it and its decision file to the files of the prefix."""
     sources = []
-    if policy.blob is not None:
+    if policy.base.native:
         sources = [scratch / f"{name}.cpp"]
-        sources[0].write_text(embedded_source(policy.blob), encoding="ascii")
+        sources[0].write_text(embedded_source(policy.base.native), encoding="ascii")
     for major, toolchain in toolchains.items():
         library = f"mlgo-{name}-{major}.so"
         user_cache().build(toolchain, policy.kind, scratch / library, sources)

@@ -75,7 +75,7 @@ class DriverPolicy:
 
     Attributes:
       problem: what it decides.
-      checksum: SHA-256 of the native policy; `DEFAULT_BASE` if the compiler's own heuristic decides.
+      checksum: `NetworkWeights.checksum`, or `DEFAULT_BASE` if the compiler's own heuristic decides.
       levels: optimisation levels at which it decides, such as `Oz`.
       is_for_size: whether a smaller object is better.
       plugins: by the major version of the compiler, for each of the driver's.

@@ -1,7 +1,6 @@
 """The policies of a deployment: which ones are requested, and which of them can share a prefix."""
 
 import dataclasses
-import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,7 +11,7 @@ from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inliner_plugin import INLINER
 from compiler_opt.llvm.plugin import PluginKind
 from compiler_opt.llvm.regalloc_plugin import REGALLOC
-from compiler_opt.policies.decisions import DEFAULT_BASE
+from compiler_opt.policies.decisions import Base
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
@@ -57,8 +56,8 @@ class LoadedPolicy:
       problem: what it decides.
       levels: at which it decides, such as `Oz`.
       origin: its folder, or `pretrained:NAME`; empty for the compiler's own heuristic.
-      policy: None for that heuristic, like the following.
-      blob: its native form.
+      policy: None for that heuristic, like its card.
+      base: its weights and its native form; neither for that heuristic.
       card: its model card.
     """
 
@@ -66,7 +65,7 @@ class LoadedPolicy:
     levels: tuple[str, ...]
     origin: str = ""
     policy: LearnedPolicy | None = None
-    blob: bytes | None = None
+    base: Base = dataclasses.field(default_factory=Base)
     card: ModelCard | None = None
 
     @classmethod
@@ -90,7 +89,7 @@ class LoadedPolicy:
             levels=_levels(request, problem),
             origin=origin or str(request.folder),
             policy=problem.policy(weights, origin=str(request.folder)),
-            blob=problem.native_form(weights),
+            base=Base(weights, problem.native_form(weights)),
             card=card,
         )
 
@@ -98,11 +97,6 @@ class LoadedPolicy:
     def kind(self) -> PluginKind:
         """The plugin that it is built into."""
         return INLINER if self.problem.advisor == INLINING else REGALLOC
-
-    @property
-    def checksum(self) -> str:
-        """SHA-256 of the native form, or `DEFAULT_BASE`."""
-        return DEFAULT_BASE if self.blob is None else hashlib.sha256(self.blob).hexdigest()
 
     def __str__(self) -> str:
         return f"{self.origin or 'the default heuristic'} ({self.problem.name})"

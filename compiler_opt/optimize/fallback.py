@@ -23,7 +23,7 @@ from compiler_opt.optimize.context import FALLBACK, OptimizationContext
 from compiler_opt.optimize.program import Variant, link_groups, targets_of_tests
 from compiler_opt.optimize.results import measure
 from compiler_opt.pass_options.sets import OptionSets
-from compiler_opt.policies.decisions import Decisions, Site, provenance
+from compiler_opt.policies.decisions import Base, Decisions, Site, provenance
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.search.builds import Compiled
 from compiler_opt.search.compiling import PoolCompiler
@@ -118,6 +118,6 @@ def _replaced(
     for _, each in sorted(compiled.items()):
         if isinstance(each, Compiled):
             kept |= zip(each.sites, each.advice, strict=True)
-    native = problem.native_form(NetworkWeights.load(policy_dir))
-    own = Decisions(kept, provenance(problem.name, context.toolchain.version, native))
+    base = Base(NetworkWeights.load(policy_dir))
+    own = Decisions(kept, provenance(problem.name, context.toolchain.version, base))
     return own if decisions is None else Decisions.load(decisions).merged(own)

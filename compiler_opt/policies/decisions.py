@@ -42,6 +42,7 @@ from compiler_opt.files import one_line, read_checked_json, shown, write_checked
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, Policy
+from compiler_opt.policies.weights import NetworkWeights
 
 FORMAT = 1
 MAX_FILE_BYTES = 1 << 26
@@ -51,7 +52,7 @@ DEFAULT_BASE = "default"
 
 _NATIVE_MAGIC, _NATIVE_VERSION = b"mlgo-dec", 1
 _POLICY_MAGIC = b"mlgo-net"
-_POLICY_CHECKSUM = re.compile(r"([0-9a-f]{8})-([0-9]{1,9})")
+_POLICY = re.compile(r"[0-9a-f]{64}|[0-9a-f]{8}-[0-9]{1,9}")
 _VERSION = re.compile(r"([0-9]{1,4})(\.[0-9]+)*")
 
 
@@ -92,6 +93,41 @@ class Site:
     ordinal: int
 
 
+@dataclasses.dataclass(frozen=True)
+class Base:
+    """Who decides where nothing is replayed: a network, or the compiler's own heuristic if there is none.
+
+    Attributes:
+      weights: of the network.
+      native: its native form, see `spaces/native.py`, by which the plugin identifies it.
+    """
+
+    weights: NetworkWeights | None = None
+    native: bytes = b""
+
+    @property
+    def name(self) -> str:
+        """What `about` has for the policy: `NetworkWeights.checksum`, or `DEFAULT_BASE`."""
+        return DEFAULT_BASE if self.weights is None else self.weights.checksum()
+
+    @property
+    def native_key(self) -> tuple[int, int]:
+        """CRC-32, from its header, and size of the native form; both 0 for the default.
+
+        Raises:
+          PolicyError: it has no native form.
+        """
+        if self.weights is None:
+            return 0, 0
+        if not self.native.startswith(_POLICY_MAGIC):
+            raise PolicyError("decisions: the base policy has no native form that the plugin can identify")
+        return struct.unpack_from("<I", self.native, 12)[0], len(self.native)
+
+    def is_named(self, name: str) -> bool:
+        """Also by CRC-32 and size of the native form, as decision files named it before."""
+        return name == self.name or name == "{:08x}-{}".format(*self.native_key)
+
+
 def sites_of(call_sites: CallSites) -> list[Site]:
     """The sites of the T decisions of one compilation of one module, in order.
 
@@ -115,7 +151,7 @@ class Decisions(Mapping[Site, int]):
 
     Attributes:
       about: what the decisions are for and where they come from. `problem`; `llvm`, the compiler's version; `policy`,
-        the base's `policy_checksum`; and whatever else is worth keeping. All of it is optional.
+        `Base.name`; and whatever else is worth keeping. All of it is optional.
     """
 
     def __init__(self, advice: Mapping[Site, int] | Iterable[tuple[Site, int]] = (), about: Mapping[str, Json] = {}):
@@ -169,12 +205,12 @@ class Decisions(Mapping[Site, int]):
                 raise PolicyError(f"decisions: cannot merge those for the {what} {shown(ours)} and {shown(theirs)}")
         return Decisions({**self._advice, **other._advice}, {**other.about, **self.about})
 
-    def check(self, *, major: int, policy: str, origin: str = "decisions") -> None:
+    def check(self, *, major: int, base: Base, origin: str = "decisions") -> None:
         """Checks that they are for a compiler and a base policy, as far as `about` says.
 
         Args:
           major: version of LLVM.
-          policy: the base's `policy_checksum`, or `DEFAULT_BASE`.
+          base: decides elsewhere.
           origin: the first words of the message.
 
         Raises:
@@ -182,11 +218,11 @@ class Decisions(Mapping[Site, int]):
         """
         if self.major not in (None, major):
             raise PolicyError(f"{origin}: for LLVM {self.major}, but the compiler has LLVM {major}; search again")
-        recorded = self.about.get("policy", policy)
-        if recorded != policy:
+        recorded = self.about.get("policy")
+        if recorded is not None and not base.is_named(recorded):
             raise PolicyError(
-                f"{origin}: made with {_base_name(recorded)}, but this is {_base_name(policy)}; search again, or use "
-                "what the decisions were made with"
+                f"{origin}: made with {_described(recorded)}, but this is {_described(base.name)}; search again, or "
+                "use what the decisions were made with"
             )
 
     def save(self, path: Path) -> None:
@@ -213,20 +249,9 @@ class Decisions(Mapping[Site, int]):
         except PolicyError as error:
             raise PolicyError(f"{path}: {error}; {remedy}") from None
 
-    def native_form(self, *, major: int | None = None, policy: str | None = None) -> bytes:
-        """The form that the plugin replays; see above.
-
-        Args:
-          major: version of LLVM; by default the one in `about`.
-          policy: the base's `policy_checksum`, or `DEFAULT_BASE`; by default what `about` has.
-
-        Raises:
-          PolicyError: one of them is neither given nor in `about`.
-        """
-        major = self.major if major is None else major
-        policy = self.about.get("policy") if policy is None else policy
-        if major is None or policy is None:
-            raise PolicyError("decisions: expected the keys 'llvm' and 'policy' in what they are about, found none")
+    def native_form(self, *, major: int, base: Base = Base(), origin: str = "decisions") -> bytes:
+        """The form that the plugin replays, see above; arguments and errors as of `check`."""
+        self.check(major=major, base=base, origin=origin)
         callers: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
         for (name, body), calls in self._functions().items():
             records = callers.setdefault((guid(name), body), {})
@@ -238,9 +263,8 @@ class Decisions(Mapping[Site, int]):
             decision_records += [struct.pack("<QII", *call, value) for call, value in sorted(advice.items())]
         about = json.dumps(self.about, sort_keys=True).encode() + b"\0"
         about += bytes(-len(about) % 8)
-        checksum, num_bytes = _parsed_checksum(policy)
         counts = (len(caller_records), len(decision_records), len(about))
-        header = struct.pack("<6I", major, *counts, checksum, num_bytes)
+        header = struct.pack("<6I", major, *counts, *base.native_key)
         content = header + b"".join(caller_records) + b"".join(decision_records) + about
         checked = struct.pack("<Q", len(_NATIVE_MAGIC) + 16 + len(content)) + content
         return _NATIVE_MAGIC + struct.pack("<II", _NATIVE_VERSION, zlib.crc32(checked)) + checked
@@ -273,16 +297,11 @@ def _check_about(about: Mapping[str, Json]) -> None:
     version, policy = about.get("llvm", "0"), about.get("policy", DEFAULT_BASE)
     if not (isinstance(version, str) and _VERSION.fullmatch(version)):
         raise PolicyError(f"decisions: expected a version of LLVM such as '22.1.8', found {shown(version)}")
-    if policy != DEFAULT_BASE and not (isinstance(policy, str) and _POLICY_CHECKSUM.fullmatch(policy)):
+    if policy != DEFAULT_BASE and not (isinstance(policy, str) and _POLICY.fullmatch(policy)):
         raise PolicyError(f"decisions: expected the checksum of a policy, or {DEFAULT_BASE!r}, found {shown(policy)}")
 
 
-def _parsed_checksum(policy: str) -> tuple[int, int]:
-    match = _POLICY_CHECKSUM.fullmatch(policy)
-    return (int(match[1], 16), int(match[2])) if match else (0, 0)
-
-
-def _base_name(policy: str) -> str:
+def _described(policy: str) -> str:
     return "the default decisions" if policy == DEFAULT_BASE else f"the policy {policy}"
 
 
@@ -308,20 +327,9 @@ class OverridingPolicy(Policy):
         )
 
 
-def policy_checksum(native: bytes) -> str:
-    """Identifies a base policy by its native form (see `spaces/native.py`): the CRC-32 in its header, and its size."""
-    if len(native) < 16 or native[:8] != _POLICY_MAGIC:
-        raise PolicyError("decisions: the base policy has no native form that the plugin can identify")
-    return f"{struct.unpack_from('<I', native, 12)[0]:08x}-{len(native)}"
-
-
-def provenance(problem: str, llvm: Sequence[int], native: bytes | None) -> dict[str, Json]:
-    """What `Decisions.about` has of a search: the problem, the version of LLVM, and the base policy's native form.
-
-    `native` is None for the default.
-    """
-    policy = DEFAULT_BASE if native is None else policy_checksum(native)
-    return {"problem": problem, "llvm": ".".join(map(str, llvm)), "policy": policy}
+def provenance(problem: str, llvm: Sequence[int], base: Base = Base()) -> dict[str, Json]:
+    """What `Decisions.about` has of a search: the problem, the version of LLVM, and who decides elsewhere."""
+    return {"problem": problem, "llvm": ".".join(map(str, llvm)), "policy": base.name}
 
 
 @functools.lru_cache(1 << 16)

@@ -193,7 +193,7 @@ def search_profiled(
       CorpusError: no module compiles, or nothing of them ran in the profile.
       ToolchainError: the compiler cannot load the plugin.
     """
-    about = provenance(pool.problem.name, toolchain.version, None)
+    about = provenance(pool.problem.name, toolchain.version)
     compiler = ProfiledCompiler(pool, modules, price)
     found = resumable_search(
         compiler,

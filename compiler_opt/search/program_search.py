@@ -13,7 +13,7 @@ from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.decisions import Decisions, provenance
+from compiler_opt.policies.decisions import Base, Decisions, provenance
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.search.builds import Compiler
@@ -107,10 +107,10 @@ def search(
     """
     started_s = time.monotonic()
     lld = toolchain.tool("ld.lld")
-    native = problem.native_form(base.weights) if isinstance(base, LearnedPolicy) else None
-    if native is None and not base.is_default:
+    weights = base.weights if isinstance(base, LearnedPolicy) else None
+    if weights is None and not base.is_default:
         raise PolicyError(f"policy {base.name!r}: a search starts from the default or a learned policy")
-    about = provenance(problem.name, toolchain.version, native)
+    about = provenance(problem.name, toolchain.version, Base(weights))
     others = [] if base.is_default else [PoolCompiler(pool, modules, DefaultPolicy(problem), rollout_settings)]
     compiler = PoolCompiler(pool, modules, base, rollout_settings)
     identity = identity_of(modules, settings, about)

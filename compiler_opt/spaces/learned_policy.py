@@ -73,7 +73,7 @@ class LearnedPolicy(Policy):
       temperature: divides logits, or multiplies deviations.
       name: of the policy.
       origin: its name in error messages, such as a folder.
-      key: identifies the policy, also in other processes.
+      key: identifies this copy, in all processes of a run. `NetworkWeights.checksum` identifies what it decides.
     """
 
     num_outputs: ClassVar[int]

@@ -16,10 +16,11 @@ from compiler_opt.llvm.object_file import read_object_sizes
 from compiler_opt.llvm.plugin import load_option
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.decisions import Decisions, Site, provenance, sites_of
+from compiler_opt.policies.decisions import Base, Decisions, Site, provenance, sites_of
 from compiler_opt.policies.policy import Policy
 from compiler_opt.pretrained.shelf import ENVIRONMENT
 from compiler_opt.problems.inlining import PROBLEM
+from compiler_opt.spaces.learned_policy import LearnedPolicy
 from tests import programs
 from tests.deploy.conftest import run
 from tests.deploy.sources import LEAN
@@ -44,8 +45,8 @@ def _opposite(base: Policy, toolchain: Toolchain, folder: Path) -> Decisions:
     result = rollout(module, base, PROBLEM, toolchain, settings=RolloutSettings(record_call_sites=True))
     assert result.trajectory is not None and isinstance(result.trajectory.sites, CallSites)
     advice = result.trajectory.advice.tolist()
-    native = None if base.is_default else PROBLEM.native_form(PROBLEM.load_policy(folder.parent / "policy").weights)
-    about = {**provenance("inlining", toolchain.version, native), "program": "lean"}
+    named = Base(base.weights) if isinstance(base, LearnedPolicy) else Base()
+    about = {**provenance("inlining", toolchain.version, named), "program": "lean"}
     opposite = ((site, 1 - value) for site, value in zip(sites_of(result.trajectory.sites), advice, strict=True))
     return Decisions(opposite, about)
 
@@ -127,7 +128,7 @@ def empty_shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("empty_shelf")
 def test_unsuitable_files_are_refused_by_name(policy_dir: Path, toolchain: Toolchain, tmp_path: Path) -> None:
-    about = provenance("inlining", toolchain.version, None)
+    about = provenance("inlining", toolchain.version)
     site = {Site("f", 1, "g", 0): 1}
     path, prefix, clangs = tmp_path / "lean.json", tmp_path / "prefix", [toolchain.clang]
 

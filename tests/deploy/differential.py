@@ -120,7 +120,7 @@ class Drivers:
         """Deploys both prefixes below `root`."""
         root.mkdir(parents=True, exist_ok=True)
         none, policy = root / "none.json", root / "policy"
-        Decisions({}, provenance("inlining", toolchain.version, None)).save(none)
+        Decisions({}, provenance("inlining", toolchain.version)).save(none)
         policy.mkdir(exist_ok=True)
         save_policy(policy)
         request = PolicyRequest(levels=("Oz", "O2"))

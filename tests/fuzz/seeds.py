@@ -96,7 +96,7 @@ def seeds(clang: Path, folder: Path) -> Mapping[str, list[bytes]]:
         "bitcode": [bitcode, bitcode * 2],
         "command_line": [line.replace(" ", "\0").encode() + b"\0" for line in _COMMAND_LINES],
         "configuration": [_CONFIGURATION.encode()],
-        "decision_file": [decisions.native_form(), Decisions({}, decisions.about).native_form()],
+        "decision_file": [decisions.native_form(major=22), Decisions({}, decisions.about).native_form(major=22)],
         "elf": objects,
         "elf_file": objects,
         "options": [format_options(_OPTIONS)],

@@ -27,7 +27,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def blob(tmp_path: Path) -> Path:
     path = tmp_path / "decisions.mlgo"
-    path.write_bytes(_SMALL.native_form())
+    path.write_bytes(_SMALL.native_form(major=22))
     return path
 
 
@@ -44,11 +44,11 @@ def test_lookups_find_exactly_what_was_written(driver: Path, tmp_path: Path) -> 
     sites = [Site(f"f{f}", body, f"g{g}", ordinal) for f, body, g, ordinal in zip(*columns, strict=True)]
     advice = {site: index % 2 for index, site in enumerate(sites[:1500])}
     path = tmp_path / "decisions.mlgo"
-    path.write_bytes(Decisions(advice, _ABOUT).native_form())
+    path.write_bytes(Decisions(advice, _ABOUT).native_form(major=22))
     expected = [str(advice.get(site, "-")) for site in sites]
     assert set(expected) == {"0", "1", "-"}
     assert _lookups(driver, path, sites) == expected
-    path.write_bytes(Decisions({}, _ABOUT).native_form())
+    path.write_bytes(Decisions({}, _ABOUT).native_form(major=22))
     assert _lookups(driver, path, sites[:2]) == ["-", "-"]
 
 

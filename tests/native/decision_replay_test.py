@@ -21,11 +21,10 @@ from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import record_dtype
 from compiler_opt.policies.decisions import (
-    DEFAULT_BASE,
+    Base,
     Decisions,
     OverridingPolicy,
     Site,
-    policy_checksum,
     sites_of,
 )
 from compiler_opt.policies.policy import ConstantPolicy, Policy, RandomPolicy
@@ -152,8 +151,8 @@ def test_a_recurrent_base_remembers_decisions_that_are_not_its_own(toolchain: To
     _, read = compile_with(policy=policy, log=log)
     assert read is not None
     changed = dict(list(zip(sites_of(read.call_sites), (1 - read.advice).tolist(), strict=True))[::2])
-    checksum = policy_checksum(policy.read_bytes())
-    path.write_bytes(Decisions(changed).native_form(major=toolchain.version[0], policy=checksum))
+    base = Base(weights, policy.read_bytes())
+    path.write_bytes(Decisions(changed).native_form(major=toolchain.version[0], base=base))
     logged, read = compile_with(policy=policy, decisions=path, log=log)
     assert read is not None and read.call_sites.replayed is not None and read.logits is not None
     replayed = read.call_sites.replayed
@@ -284,7 +283,7 @@ def test_a_bad_file_is_named_and_the_build_goes_on(fault: str, toolchain: Toolch
     source, path = tmp_path / "source.c", tmp_path / "decisions.mlgo"
     source.write_text(_CHANGED.replace("BODY", "return area(x, 3);"))
     decisions = Decisions({Site(caller, 1, "area", n): 1 for caller in ("f", "g") for n in range(2)})
-    blob = decisions.native_form(major=toolchain.version[0], policy=DEFAULT_BASE)
+    blob = decisions.native_form(major=toolchain.version[0])
     library = inliner_plugin.inliner_plugin(toolchain)
     command = [str(toolchain.clang), "-Oz", "-c", str(source), "-o", str(tmp_path / "made.o"), load_option(library)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from compiler_opt.llvm import inliner_plugin, regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.decisions import DEFAULT_BASE, Decisions, sites_of
+from compiler_opt.policies.decisions import Decisions, sites_of
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from compiler_opt.spaces.native import native_blob
@@ -140,7 +140,7 @@ def test_every_link_replays_the_same_decisions(kind: str, toolchain: Toolchain, 
     # In a ThinLTO link the log has several modules, and imported functions may be in several: their first decisions.
     first = {site: 1 - advice for site, advice in zip(sites_of(read.call_sites), read.advice.tolist(), strict=True)}
     decisions = Decisions({site: advice for site, advice in first.items() if site.ordinal == 0})
-    path.write_bytes(decisions.native_form(major=toolchain.version[0], policy=DEFAULT_BASE))
+    path.write_bytes(decisions.native_form(major=toolchain.version[0]))
     variables = [
         inliner_plugin.environment(policy=None, decisions=path, log=each, thinlto=True) for each in (None, None, log)
     ]

@@ -1,5 +1,6 @@
 """Decision files: what identifies a decision, the file on disk, and its native form."""
 
+import dataclasses
 import pickle
 import struct
 import tempfile
@@ -16,19 +17,21 @@ from compiler_opt.files import write_checked_json
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.decisions import (
-    DEFAULT_BASE,
+    Base,
     Decisions,
     OverridingPolicy,
     Site,
     guid,
-    policy_checksum,
     provenance,
     sites_of,
 )
 from compiler_opt.policies.policy import ConstantPolicy
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.tensor_spec import TensorSpec
 
-_ABOUT = {**provenance("inlining", (22, 1, 8), None), "program": "zlib"}
+_ABOUT = {**provenance("inlining", (22, 1, 8)), "program": "zlib"}
+_WEIGHTS = NetworkWeights.keeping_default("x")
+_LEARNED = Base(_WEIGHTS, b"mlgo-net" + struct.pack("<II", 1, 0xABC) + bytes(84))
 _A, _B = Site("f", 2**64 - 1, "g", 0), Site("f", 7, "g", 1)
 
 _NAMES = st.binary(max_size=12).map(lambda name: name.replace(b"\0", b"").decode("utf-8", "surrogateescape"))
@@ -140,7 +143,7 @@ def test_the_native_form_has_sorted_records() -> None:
     # LLVM's own values: the first 8 bytes of the names' MD5.
     assert guid("main") == 15822663052811949562
     advice = {Site("f", body, callee, ordinal): body % 2 for body in (3, 2) for callee in "ab" for ordinal in (1, 0)}
-    blob = Decisions(advice, _ABOUT).native_form()
+    blob = Decisions(advice, _ABOUT).native_form(major=22)
     assert blob[:8] == b"mlgo-dec" and len(blob) == struct.unpack_from("<Q", blob, 16)[0]
     assert struct.unpack_from("<4I", blob, 24)[:3] == (22, 2, 8)
     assert struct.unpack_from("<2I", blob, 40) == (0, 0)
@@ -149,28 +152,32 @@ def test_the_native_form_has_sorted_records() -> None:
     records = [struct.unpack_from("<QII", blob, 96 + 16 * index) for index in range(8)]
     keys = sorted((guid(callee), ordinal) for callee in "ab" for ordinal in (0, 1))
     assert records == [(*key, 0) for key in keys] + [(*key, 1) for key in keys]
-    with pytest.raises(PolicyError, match="expected the keys 'llvm' and 'policy'"):
-        Decisions(advice).native_form()
-    assert Decisions(advice).native_form(major=22, policy="0000000a-20")[40:48] == struct.pack("<2I", 10, 20)
 
 
 def test_another_compiler_or_policy_is_refused() -> None:
     decisions = Decisions({_A: 1}, _ABOUT)
-    decisions.check(major=22, policy=DEFAULT_BASE)
-    Decisions({_A: 1}).check(major=19, policy="0000000a-20")
+    decisions.check(major=22, base=Base())
+    Decisions({_A: 1}).check(major=19, base=_LEARNED)
     with pytest.raises(PolicyError, match=r"a.json: for LLVM 22, but the compiler has LLVM 19"):
-        decisions.check(major=19, policy=DEFAULT_BASE, origin="a.json")
-    with pytest.raises(PolicyError, match="made with the default decisions, but this is the policy 0000000a-20"):
-        decisions.check(major=22, policy="0000000a-20")
+        decisions.check(major=19, base=Base(), origin="a.json")
+    with pytest.raises(PolicyError, match=f"made with the default decisions, but this is the policy {_LEARNED.name}"):
+        decisions.native_form(major=22, base=_LEARNED)
     with pytest.raises(PolicyError, match="no native form"):
-        policy_checksum(b"")
+        Decisions({}).native_form(major=22, base=Base(_WEIGHTS))
 
 
-def test_a_policy_is_known_by_the_header_of_its_native_form() -> None:
-    native = b"mlgo-net" + struct.pack("<II", 1, 0xABC) + bytes(84)
-    about = provenance("inlining", (22, 1, 8), native)
-    assert about == {"problem": "inlining", "llvm": "22.1.8", "policy": "00000abc-100"}
-    assert struct.unpack_from("<2I", Decisions({}, about).native_form(), 40) == (0xABC, 100)
+def test_a_policy_is_known_by_its_weights() -> None:
+    about = provenance("inlining", (22, 1, 8), _LEARNED)
+    assert about == {"problem": "inlining", "llvm": "22.1.8", "policy": _WEIGHTS.checksum()}
+    assert struct.unpack_from("<2I", Decisions({}, about).native_form(major=22, base=_LEARNED), 40) == (0xABC, 100)
+    # With other metadata, the native form has another CRC-32.
+    evaluated = Base(dataclasses.replace(_WEIGHTS, metadata={"gain": 1}), b"mlgo-net" + bytes(100))
+    Decisions({}, about).check(major=22, base=evaluated)
+    # As files named it that were written before.
+    earlier = Decisions({}, {"policy": "00000abc-100"})
+    earlier.check(major=22, base=_LEARNED)
+    with pytest.raises(PolicyError, match="made with the policy 00000abc-100, but this is the policy"):
+        earlier.check(major=22, base=evaluated)
 
 
 def test_the_channel_is_refused() -> None:

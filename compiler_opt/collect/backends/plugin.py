@@ -19,7 +19,7 @@ from compiler_opt.llvm.plugin import load_option
 from compiler_opt.llvm.plugin_features import among, specs
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.decisions import DEFAULT_BASE, OverridingPolicy, policy_checksum
+from compiler_opt.policies.decisions import Base, OverridingPolicy
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.spaces.learned_policy import LearnedPolicy
@@ -96,13 +96,14 @@ def _decides_in_compiler(policy: Policy, problem: AnyProblem) -> bool:
 
 def _write_decisions(compilation: Compilation, policy: OverridingPolicy, native: Path | None) -> Path:
     """Writes the policy's decisions for one compilation; `native` is its base's native form."""
-    base, major = policy.base, compilation.toolchain.version[0]
-    if isinstance(base, LearnedPolicy) and base.temperature:
-        raise PolicyError(f"policy {policy.name!r}: expected a greedy base, found the temperature {base.temperature}")
-    checksum = DEFAULT_BASE if native is None else policy_checksum(native.read_bytes())
-    policy.decisions.check(major=major, policy=checksum, origin=f"policy {policy.name!r}")
+    learned, base, origin = policy.base, Base(), f"policy {policy.name!r}"
+    if isinstance(learned, LearnedPolicy) and native is not None:
+        if learned.temperature:
+            raise PolicyError(f"{origin}: expected a greedy base, found the temperature {learned.temperature}")
+        base = Base(learned.weights, native.read_bytes())
     path = compilation.scratch / "decisions.mlgo"
-    path.write_bytes(policy.decisions.native_form(major=major, policy=checksum))
+    major = compilation.toolchain.version[0]
+    path.write_bytes(policy.decisions.native_form(major=major, base=base, origin=origin))
     return path
 
 

@@ -22,7 +22,7 @@ from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.export.formats import write_development_model
 from compiler_opt.llvm.plugin_features import among
-from compiler_opt.policies.decisions import DEFAULT_BASE, Decisions, OverridingPolicy, policy_checksum
+from compiler_opt.policies.decisions import DEFAULT_BASE, Base, Decisions, OverridingPolicy
 from compiler_opt.policies.policy import FlippingPolicy, Policy
 from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
@@ -62,18 +62,19 @@ def policies_to_imitate(names: Sequence[str], context: TrainingContext) -> list[
             learned.check([spec.name for spec in context.compiler_features])
             write_development_model(context.pool.policies, learned, context.action_name, context.config.backend)
             found[name] = learned
-    bases: dict[str, Policy] = {DEFAULT_BASE: default}
+    bases: list[tuple[Base, Policy]] = [(Base(), default)]
     for policy in found.values():
         if isinstance(policy, LearnedPolicy) and problem.is_size:
-            bases[policy_checksum(problem.native_form(policy.weights))] = policy
+            bases.append((Base(policy.weights, problem.native_form(policy.weights)), policy))
     for name in (name for name in names if name.startswith(_DECISIONS)):
         decisions = Decisions.load(Path(name.removeprefix(_DECISIONS)))
-        base = str(decisions.about.get("policy", DEFAULT_BASE))
-        if base not in bases:
+        recorded = str(decisions.about.get("policy", DEFAULT_BASE))
+        of_base = next((policy for base, policy in bases if base.is_named(recorded)), None)
+        if of_base is None:
             raise ConfigError(
-                f"bc_max.policies: {name}: changes decisions of the policy {base}, which is not listed; add it"
+                f"bc_max.policies: {name}: changes decisions of the policy {recorded}, which is not listed; add it"
             )
-        found[name] = OverridingPolicy(bases[base], decisions, name=name)
+        found[name] = OverridingPolicy(of_base, decisions, name=name)
     if among(context.head.features):
         for name, policy in found.items():
             if not (policy.is_default or isinstance(policy, LearnedPolicy | OverridingPolicy)):
