@@ -4,47 +4,17 @@ The effect is a failure of the compiler, or a score that rises. Few decisions ma
 """
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from compiler_opt.collect.rollout import Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
+from compiler_opt.evaluation.minimiser import minimised
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.changed_decisions import ChangedDecision, ChangedDecisionsPolicy, RecordingPolicy
 from compiler_opt.policies.policy import FeaturePolicy, Policy
 from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.spaces.masked_categorical import MaskedCategorical
-
-T = TypeVar("T")
-
-
-def minimised(items: Sequence[T], holds: Callable[[Sequence[T]], bool]) -> list[T]:
-    """A part of the items for which `holds` is true, but no longer if any single one of them is left out.
-
-    It is true of all items. Delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing
-    Input", 2002): first halves are tried, alone and left out, then ever smaller parts. Order is kept. It takes some
-    2 log2(len(items)) trials if one item is to blame alone, and at worst their square.
-    """
-    kept, num_parts = list(items), 2
-    while len(kept) > 1:
-        bounds = [len(kept) * part // num_parts for part in range(num_parts + 1)]
-        parts = [(kept[:start], kept[start:end], kept[end:]) for start, end in itertools.pairwise(bounds)]
-        alone = next((part for _, part, _ in parts if holds(part)), None)
-        if alone is not None:
-            kept, num_parts = alone, 2
-            continue
-        # With two parts, leaving one out is the other alone.
-        rests = ((before + after) for before, _, after in parts) if num_parts > 2 else iter(())
-        rest = next((rest for rest in rests if holds(rest)), None)
-        if rest is not None:
-            kept, num_parts = rest, max(num_parts - 1, 2)
-        elif num_parts < len(kept):
-            num_parts = min(2 * num_parts, len(kept))
-        else:
-            break
-    return kept
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,13 +125,13 @@ class Reducer:
         if effect.failure is None and (effect.rise <= 0 or effect.rise < needed):
             expected = f"a score that rises by {needed:.2%}" if effect.rise > 0 else "a failure, or a score that rises"
             raise PolicyError(f"{self._module.name}: {len(changes)} changes: expected {expected}; {effect.describe()}")
-        known: dict[tuple[ChangedDecision, ...], Outcome] = {tuple(changes): effect}
-        smallest = tuple(changes)
+        smallest = frozenset(changes)
+        known = {smallest: effect}
         last = self.num_compiles + max_compiles
 
         def holds(some: Sequence[ChangedDecision]) -> bool:
             nonlocal smallest
-            key = tuple(some)
+            key = frozenset(some)
             if key not in known:
                 if self.num_compiles >= last:
                     raise _UsedUpError
@@ -177,7 +147,8 @@ class Reducer:
             minimised(changes, holds)
         except _UsedUpError:
             is_minimal = False
-        return Reduction(effect, smallest, known[smallest], self.num_compiles, is_minimal)
+        left = tuple(change for change in changes if change in smallest)
+        return Reduction(effect, left, known[smallest], self.num_compiles, is_minimal)
 
     def _compiled(self, policy: Policy | None, seed: int = 0) -> Rollout[object]:
         self.num_compiles += 1

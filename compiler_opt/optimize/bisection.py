@@ -1,4 +1,4 @@
-"""Finds the modules in which the policy breaks tests, by builds in which plain clang compiles some of the modules.
+"""Builds in which plain clang compiles some of the modules, to find those in which the policy breaks tests.
 
 A third build of the program has a compiler of its own: a script that compiles the objects on a list with plain clang
 and all others with the policy. To change the list, the objects in question are removed and the program is built again,
@@ -9,7 +9,7 @@ no object is ever of another folder or older than its sources.
 import filecmp
 import shlex
 import shutil
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from compiler_opt.files import write_atomically
@@ -37,34 +37,6 @@ if grep -qxF -e "$output" {list}; then
 fi
 exec {policy} "$@"
 """
-
-
-def smallest_fix(modules: Sequence[str], passes: Callable[[Collection[str]], bool]) -> tuple[list[str], bool]:
-    """The modules that have to be compiled without the policy for the tests to pass, and whether these are all.
-
-    Each search takes about log2(len(modules)) builds, and names one module. If tests that pass still pass when more
-    modules are compiled without the policy, no module of a complete result can be left out.
-
-    Args:
-      modules: names of all modules in question; the tests pass if all of them are compiled without the policy, and fail
-        if none is.
-      passes: whether the tests pass if these modules are compiled without the policy.
-    """
-    found: list[str] = []
-    rest = list(modules)
-    while len(found) < MAX_MODULES:
-        fails, suffices = 0, len(rest)  # numbers of modules of `rest` in addition to `found`
-        while suffices - fails > 1:
-            middle = (fails + suffices) // 2
-            if passes([*found, *rest[:middle]]):
-                suffices = middle
-            else:
-                fails = middle
-        found.append(rest[suffices - 1])
-        rest = rest[: suffices - 1]
-        if not rest or passes(found):
-            return found, True
-    return found, False
 
 
 class MixedBuild:

@@ -20,7 +20,8 @@ from typing import Any
 
 from compiler_opt.checked_values import convert
 from compiler_opt.errors import ConfigError
-from compiler_opt.optimize.bisection import MixedBuild, differing_objects, smallest_fix
+from compiler_opt.evaluation.minimiser import minimised
+from compiler_opt.optimize.bisection import MAX_MODULES, MixedBuild, differing_objects
 from compiler_opt.optimize.context import BISECTION, REPETITION, OptimizationContext, Step
 from compiler_opt.optimize.program import TestRun, TestSuite, Variant
 from compiler_opt.progress_bar import progress_bar
@@ -237,7 +238,7 @@ def _search(objects: list[str], passes: Callable[[Collection[str]], bool], log: 
         return [], f"{_UNNAMED}: in a third build folder, the tests fail with plain clang, too; see {log}."
     if passes(()):
         return [], f"{_UNNAMED}: in a third build folder, the tests pass with the policy."
-    modules, complete = smallest_fix(objects, passes)
+    modules, complete = minimised(objects, passes, most=MAX_MODULES, is_monotone=True)
     if not complete:
         return modules, f"The policy breaks tests in these modules, and in others: {', '.join(modules)}."
     return modules, f"The tests pass if plain clang compiles {', '.join(modules)}, and the policy all else."

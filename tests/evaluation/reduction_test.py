@@ -1,20 +1,16 @@
 """Decisions of register allocation, recorded, replayed and reduced: until the compiler no longer fails."""
 
 import dataclasses
-import itertools
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from compiler_opt.collect.rollout import rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
-from compiler_opt.evaluation.reduction import Reducer, minimised
+from compiler_opt.evaluation.reduction import Reducer
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.changed_decisions import ChangedDecision, ChangedDecisionsPolicy, DecisionRecord
 from compiler_opt.problems import problem as problems
@@ -28,29 +24,6 @@ _RANDOM = _PROBLEM.action_space.baselines()["random"]
 @pytest.fixture(scope="module")
 def busy(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return make_busy_corpus(tmp_path_factory.mktemp("busy"), str(toolchain.clang))
-
-
-@given(st.sets(st.integers(0, 39), min_size=1, max_size=4))
-def test_the_items_to_blame_are_found(needed: set[int]) -> None:
-    trials = 0
-
-    def holds(some: Sequence[int]) -> bool:
-        nonlocal trials
-        trials += 1
-        return needed <= set(some)
-
-    assert minimised(range(40), holds) == sorted(needed)
-    assert trials < 200
-
-
-@given(st.lists(st.sets(st.integers(0, 11), min_size=1, max_size=3), min_size=1, max_size=3))
-def test_no_item_that_is_left_can_be_left_out(alternatives: list[set[int]]) -> None:
-    def holds(some: Sequence[int]) -> bool:
-        return any(each <= set(some) for each in alternatives)
-
-    left = minimised(range(12), holds)
-    assert holds(left)
-    assert not any(holds(some) for some in itertools.combinations(left, len(left) - 1))
 
 
 @pytest.mark.slow  # `test_the_command` records, reduces and replays, too, with fewer compilations
