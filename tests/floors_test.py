@@ -1,9 +1,10 @@
 """A package imports only from packages on lower floors, and TensorFlow only where it is needed."""
 
 import ast
+import graphlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -97,9 +98,9 @@ def floor(module: str) -> int:
     return FLOORS[package(module)]
 
 
-def imports(tree: ast.AST) -> Iterator[str]:
-    """Full names of all imports in a tree."""
-    for node in ast.walk(tree):
+def imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Full names of all imports among these nodes."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -109,12 +110,29 @@ def imports(tree: ast.AST) -> Iterator[str]:
                 yield full if full in MODULES else node.module
 
 
+def outside_functions(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a tree, without what is in functions, which a module needs only when they are called."""
+    for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node
+            yield from outside_functions(node)
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_only_from_below(module: str) -> None:
-    for imported in imports(ast.parse(MODULES[module].read_text())):
+    for imported in imports(ast.walk(ast.parse(MODULES[module].read_text()))):
         assert imported.split(".")[0] not in NOT_SHIPPED, f"{module} imports {imported}, which is not shipped"
         if imported.split(".")[0] == PACKAGE and package(imported) != package(module):
             assert floor(imported) < floor(module), f"{module} imports {imported}, which is not on a lower floor"
+
+
+def test_no_circles() -> None:
+    """Types count, too: who annotates with a module has to know it."""
+    needed = {
+        module: {name for name in imports(outside_functions(ast.parse(path.read_text()))) if name in MODULES}
+        for module, path in MODULES.items()
+    }
+    graphlib.TopologicalSorter(needed).prepare()  # raises CycleError, which names the circle
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -125,7 +143,7 @@ def test_only_some_packages_import_tensorflow(module: str) -> None:
     if floor(module) >= FLOORS["compiler_opt.tools"]:
         # Entry points may import it in functions, after their flags are parsed.
         tree.body = [node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-    found = {name.split(".")[0] for name in imports(tree)} & TENSORFLOW
+    found = {name.split(".")[0] for name in imports(ast.walk(tree))} & TENSORFLOW
     assert not found, f"{module} imports {', '.join(sorted(found))}"
 
 

@@ -15,62 +15,24 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
-import numpy as np
-
 from compiler_opt.collect.backends import compile_under
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.compilation import DefaultPolicy as DefaultPolicy
-from compiler_opt.collect.compilation import RolloutSettings as RolloutSettings
 from compiler_opt.collect.kept_files import KeptFiles
 from compiler_opt.collect.policy_folder import PolicyFolder
+from compiler_opt.collect.rollout_settings import RolloutSettings as RolloutSettings
+from compiler_opt.collect.trajectory import Trajectory as Trajectory
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError, ResourceError
 from compiler_opt.llvm.scratch import remove_folder, scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.problem import Context, Measurement, Problem, Sites
+from compiler_opt.problems.problem import Context, Measurement, Problem
 
 T_co = TypeVar("T_co", covariant=True)
 
 _HOPELESS = 20
 """If this many compilations fail and none succeeds, the others will fail too."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Trajectory:
-    """The decisions of one compilation, T of them.
-
-    Attributes:
-      header: the features of an observation.
-      observations: T observations as raw bytes.
-      advice: `[T]`, int64 or float32 as the problem has it.
-      log_probs: `[T]` float32 log probability of each advice (for continuous actions, density of the sampled action);
-        None unless the policy sampled.
-      sites: where the decisions were made; None if the compiler does not say, or was not asked.
-      sampled_actions: `[T]` float32 continuous actions before quantization; None unless the policy sampled them.
-      outcomes: `[T]` float64 that the compiler logged as the outcome of each decision, NaN where it did not; None if it
-        logs none (only training logs have them). In LLVM's logs of register allocation, the last decision of a function
-        has the function's score, the others 0.
-      default_advice: `[T]` as `advice`, what the compiler's heuristic would decide in the same place; None unless the
-        inliner's plugin was asked (`RolloutSettings.record_default`), or the base policy is the default.
-    """
-
-    header: Header
-    observations: bytes
-    advice: np.ndarray
-    log_probs: np.ndarray | None
-    sites: Sites | None
-    sampled_actions: np.ndarray | None = None
-    outcomes: np.ndarray | None = None
-    default_advice: np.ndarray | None = None
-
-    def __len__(self) -> int:
-        return len(self.advice)
-
-    def features(self) -> dict[str, np.ndarray]:
-        """Arrays `[T, *shape]` by name; views."""
-        return self.header.decode(self.observations)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -101,3 +101,8 @@ REGALLOC_PRIORITY = _regalloc("priority", "-regalloc-enable-priority-advisor", "
 
 ADVISORS = MappingProxyType({flags.problem: flags for flags in (INLINING, REGALLOC_EVICTION, REGALLOC_PRIORITY)})
 """Every problem's options, by its name."""
+
+
+def rebuilds_default(features: Iterable[str]) -> bool:
+    """Whether the default decision can be rebuilt from what a policy observes, see `REBUILT_DEFAULT`."""
+    return set(REBUILT_DEFAULT) <= set(features)

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import operator
 
-from compiler_opt.collect import backends
+from compiler_opt.collect import rollout_settings
 from compiler_opt.collect.advantages import Advantages
 from compiler_opt.corpus.sampling import check_sampling
 from compiler_opt.errors import ConfigError
@@ -79,7 +79,7 @@ class TrainingConfig:
         check_range(self, "validation_compiles", "rollouts_per_worker", at_least=0)
         check_range(self, "max_staleness", at_least=0, at_most=_MAX_STALENESS)
         check_range(self, "late_share", at_least=0, at_most=0.5)
-        backends.check_name(self.backend)
+        rollout_settings.check_name(self.backend)
         check_sampling(self.sampling)
 
     def modules_per_iteration(self, num_workers: int) -> int:

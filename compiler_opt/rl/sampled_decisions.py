@@ -1,4 +1,4 @@
-"""What the algorithms that learn from sampled decisions share: how these are collected, their batch, and the learner.
+"""What the algorithms that learn from sampled decisions share: how these are collected, and their batch.
 
 Legend: N decisions of an iteration.
 """
@@ -6,25 +6,19 @@ Legend: N decisions of an iteration.
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from compiler_opt.collect.advantages import Advantages
 from compiler_opt.collect.groups import CollectionPolicy, Group, RepeatedPolicy
-from compiler_opt.collect.rollout import Trajectory
+from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.corpus.sampling import project_weights
 from compiler_opt.export.formats import write_development_model
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.rl.algorithm import Algorithm
-from compiler_opt.rl.config import LearnerConfig
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
-
-if TYPE_CHECKING:
-    from compiler_opt.rl.learner import NetworkLearner  # It learns from a `Batch`.
 
 _OBSERVATION = "observation "
 """Begins the names of columns that are observations."""
@@ -164,38 +158,6 @@ class DecisionSampler:
         for group in groups:
             decisions[group.project] += sum(map(len, group.trajectories()))
         return project_weights(decisions, self._balance)
-
-
-class SampledAlgorithm(Algorithm):
-    """Trains a network by decisions that it has sampled; a subclass adds `learn`."""
-
-    def __init__(
-        self, context: TrainingContext, advantages: Advantages, config: LearnerConfig, learner: "NetworkLearner"
-    ):
-        self._sampler = DecisionSampler(context, advantages, config.project_balance)
-        self._advantages = advantages
-        self._learner = learner
-        self._learning_rate_decay = context.config.learning_rate_decay
-
-    def _set_learning_rate(self, progress: float) -> None:
-        """Sets it after a share of the training: it falls linearly."""
-        decay = self._learning_rate_decay
-        self._learner.set_learning_rate(decay + (1 - decay) * (1 - min(1.0, progress)))
-
-    def collection_policy(self) -> CollectionPolicy:
-        return self._sampler.collection_policy(self._learner.weights(), self._learner.temperature)
-
-    def policy(self) -> NetworkWeights:
-        return self._learner.average.weights()
-
-    def checkpointed(self) -> dict[str, Any]:
-        return self._learner.checkpointed()
-
-    def state(self) -> dict[str, Any]:
-        return {"advantages": self._advantages.state()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        self._advantages.restore(state["advantages"])
 
 
 class _Observed:

@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_limits
 
 from compiler_opt.collect.baseline import Baseline
 from compiler_opt.collect.groups import CompileCosts, GroupCollection, RolloutBatch
+from compiler_opt.collect.latest_contexts import LatestContexts
 from compiler_opt.collect.rollout import check_failures
-from compiler_opt.collect.shared_parts import LatestContexts
 from compiler_opt.collect.stream import Collector, InTurn, RolloutStream
 from compiler_opt.errors import ConfigError, OutputError
 from compiler_opt.policies.weights import NetworkWeights

@@ -18,7 +18,7 @@ import numpy as np
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm import ir2vec, plugin_features
-from compiler_opt.llvm.advisors import INLINING, REBUILT_DEFAULT
+from compiler_opt.llvm.advisors import INLINING, rebuilds_default
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.policies.lstm import LSTM
 from compiler_opt.policies.policy import ConstantPolicy, Decider, FeaturePolicy, Policy, RandomPolicy, uniforms
@@ -41,7 +41,6 @@ _MAX_TABLES = 8
 class Binary(ActionSpace):
     """Advice 0 or 1; the features are scalar integers, and optionally IR2Vec embeddings or features of our plugin."""
 
-    noop_action = 0
     takes_recurrence = True
 
     def policy(
@@ -84,11 +83,6 @@ class Binary(ActionSpace):
     @property
     def native_model(self) -> NativeModel:
         return NativeModel("BinaryModel()")
-
-
-def rebuilds_default(features: Iterable[str]) -> bool:
-    """Whether the default decision can be rebuilt from what a policy observes, see `REBUILT_DEFAULT`."""
-    return set(REBUILT_DEFAULT) <= set(features)
 
 
 class BinaryPolicy(LearnedPolicy):

@@ -6,74 +6,24 @@ The same network scores each candidate by itself; the distribution is the softma
 Illegal candidates have probability 0 whatever the weights are.
 """
 
-import abc
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.llvm.training_log import Header, record_dtype
-from compiler_opt.policies.policy import Decider, Policy, UsesFeatures, deciding_by, uniforms
+from compiler_opt.policies.policy import Decider, Policy, deciding_by, uniforms
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.action_space import ALL_FORMATS, ActionSpace
-from compiler_opt.spaces.arrays import NUMPY, Arrays
+from compiler_opt.spaces.candidates import CandidateInputs, PortableInputs
 from compiler_opt.spaces.learned_policy import GreedyDecisions, LearnedPolicy, NetworkInputs, outputs
 from compiler_opt.spaces.native import NativeModel, native_blob
 from compiler_opt.tensor_spec import TensorSpec
 
 if TYPE_CHECKING:
     from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead
-
-_CHUNK = 1024
-
-
-class CandidateInputs(UsesFeatures, abc.ABC):
-    """Computes a network's inputs for each candidate from the compiler's features."""
-
-    mask: str
-    """The feature whose C elements say which candidates are legal."""
-
-    names: tuple[str, ...]
-    """The F inputs, in order."""
-
-    default_input: str | None = None
-    """The input that is 1 for the default's choice and 0 otherwise; None if there is none."""
-
-    @abc.abstractmethod
-    def legal(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Which candidates are legal: features by name, as the compiler sends them, to `[T, C]` bool."""
-
-    @abc.abstractmethod
-    def values(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The inputs: features by name, as the compiler sends them, to `[T, C, F]` float32, finite."""
-
-
-class PortableInputs(CandidateInputs):
-    """Inputs that are computed elsewhere, too: in C++, and in TensorFlow."""
-
-    native_model: NativeModel
-    """How a network over these inputs decides in C++."""
-
-    @abc.abstractmethod
-    def compute(self, features: Mapping[str, Any], arrays: Arrays) -> Any:
-        """`values`, by the functions of a library of arrays."""
-
-    def legal(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        legal: np.ndarray = NUMPY.rows(features[self.mask]) != 0
-        return legal
-
-    def values(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        """As `compute`, a part of the decisions at a time, so that comparisons `[T, F, C, C]` stay small."""
-        count = len(features[self.mask])
-        parts = [
-            {name: values[start : start + _CHUNK] for name, values in features.items()}
-            for start in range(0, max(count, 1), _CHUNK)
-        ]
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            computed = [self.compute(part, NUMPY) for part in parts]
-        return computed[0] if len(computed) == 1 else np.concatenate(computed)
 
 
 class MaskedCategorical(ActionSpace):

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler_opt.collect.compilation import RolloutSettings
-from compiler_opt.collect.rollout import rollout
+from compiler_opt.collect.rollout import RolloutSettings, rollout
 from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module

@@ -12,10 +12,11 @@ from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.binary import BinaryPolicy
-from compiler_opt.spaces.continuous import LARGEST_ADVICE, ActionQuantizer, ContinuousPolicy
+from compiler_opt.spaces.continuous import ContinuousPolicy
 from compiler_opt.spaces.distributions import learnable_log_deviation, mean_and_log_deviation
 from compiler_opt.spaces.learned_policy import outputs
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder
+from compiler_opt.spaces.quantizer import LARGEST_ADVICE, ActionQuantizer
 from compiler_opt.tensor_spec import TensorSpec
 
 _FEATURES = ("size", "weight")

@@ -12,8 +12,9 @@ from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.binary import BinaryPolicy
+from compiler_opt.spaces.candidates import CandidateInputs
 from compiler_opt.spaces.learned_policy import outputs
-from compiler_opt.spaces.masked_categorical import CandidateInputs, MaskedCategoricalPolicy
+from compiler_opt.spaces.masked_categorical import MaskedCategoricalPolicy
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder
 from compiler_opt.tensor_spec import TensorSpec
 

@@ -1,4 +1,4 @@
-"""How a policy's decisions get into the compiler: one module here for each way, with a `BACKEND`, named in `NAMES`.
+"""How a policy's decisions get into the compiler: one module here for each of `NAMES`, with a `BACKEND`.
 
 host, once per policy:      for backend in installed(): backend.write_policy(policy, ...)
 worker, each compilation:   for backend in installed():
@@ -11,31 +11,23 @@ import abc
 import functools
 import importlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from compiler_opt.errors import ConfigError, PolicyError
-
-if TYPE_CHECKING:  # `RolloutSettings` checks the names of the backends.
-    from compiler_opt.collect.compilation import Compilation
-    from compiler_opt.collect.policy_folder import PolicyFolder
-    from compiler_opt.collect.rollout import Trajectory
-    from compiler_opt.llvm.toolchain import Toolchain
-    from compiler_opt.policies.policy import Policy
-    from compiler_opt.problems.problem import AnyProblem
-    from compiler_opt.spaces.learned_policy import LearnedPolicy
-
-AUTO = "auto"
-"""The setting that takes the first backend that applies."""
-
-NAMES = ("embedded", "plugin", "development", "channel")
-"""The backends, in the order in which they are tried; the last one takes every policy."""
+from compiler_opt.collect.compilation import Compilation
+from compiler_opt.collect.policy_folder import PolicyFolder
+from compiler_opt.collect.rollout_settings import AUTO, NAMES
+from compiler_opt.collect.trajectory import Trajectory
+from compiler_opt.errors import PolicyError
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.policy import Policy
+from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 
 class Backend(abc.ABC):
     """One way to compile under a policy; has no state."""
 
     def write_policy(
-        self, policy: "LearnedPolicy", problem: "AnyProblem", toolchain: "Toolchain", policies: "PolicyFolder"
+        self, policy: LearnedPolicy, problem: AnyProblem, toolchain: Toolchain, policies: PolicyFolder
     ) -> None:
         """Writes the files that compilations under a policy read, so that workers need not; by default none.
 
@@ -45,7 +37,7 @@ class Backend(abc.ABC):
         del policy, problem, toolchain, policies
 
     @abc.abstractmethod
-    def prepare(self, compilation: "Compilation", policy: "Policy") -> "Callable[[], Trajectory | None] | None":
+    def prepare(self, compilation: Compilation, policy: Policy) -> Callable[[], Trajectory | None] | None:
         """Returns a function that compiles under the policy, or None if this backend does not apply.
 
         The function returns the trajectory, None if the module has nothing to decide, and raises CompileError,
@@ -56,12 +48,6 @@ class Backend(abc.ABC):
         """
 
 
-def check_name(name: str) -> None:
-    """Raises ConfigError unless `RolloutSettings.backend` can have this value."""
-    if name not in (AUTO, *NAMES):
-        raise ConfigError(f"backend: expected one of {', '.join((AUTO, *NAMES))}; found {name!r}")
-
-
 @functools.cache
 def installed() -> tuple[Backend, ...]:
     """All backends, in the order of `NAMES`."""
@@ -69,8 +55,8 @@ def installed() -> tuple[Backend, ...]:
 
 
 def compile_under(
-    compilation: "Compilation", policy: "Policy", backends: "Sequence[Backend] | None" = None
-) -> "Trajectory | None":
+    compilation: Compilation, policy: Policy, backends: Sequence[Backend] | None = None
+) -> Trajectory | None:
     """Compiles by the first backend that applies; see `Backend.prepare` and `Toolchain.require` for the errors."""
     compilation.toolchain.require(compilation.problem.advisor.problem)
     for backend in installed() if backends is None else backends:

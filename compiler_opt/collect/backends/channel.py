@@ -9,7 +9,7 @@ import numpy as np
 from compiler_opt.collect.backends import Backend
 from compiler_opt.collect.backends.in_step import compile_in_step
 from compiler_opt.collect.compilation import Compilation
-from compiler_opt.collect.rollout import Trajectory
+from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import ProtocolError, ToolchainError
 from compiler_opt.llvm import ir2vec, regalloc_plugin
 from compiler_opt.llvm.advisors import INLINING

@@ -23,15 +23,14 @@ import numpy as np
 
 from compiler_opt.collect.backends import Backend
 from compiler_opt.collect.compilation import Compilation
-from compiler_opt.collect.rollout import Trajectory
+from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import PolicyError, ProtocolError, ToolchainError
-from compiler_opt.llvm.advisors import INLINING, REBUILT_DEFAULT
+from compiler_opt.llvm.advisors import INLINING, REBUILT_DEFAULT, rebuilds_default
 from compiler_opt.llvm.interactive import functions_of
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.llvm.training_log_reader import TrainingLog, read_log
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems.problem import Sites
-from compiler_opt.spaces.binary import rebuilds_default
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tensor_spec import TensorSpec
 

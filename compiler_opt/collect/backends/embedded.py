@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from compiler_opt.collect.backends import Backend
 from compiler_opt.collect.compilation import Compilation
-from compiler_opt.collect.rollout import Trajectory
+from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import PolicyError, ToolchainError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from compiler_opt.collect.compilation import Compilation
-from compiler_opt.collect.rollout import Trajectory
+from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm.interactive import InteractiveResult
 from compiler_opt.llvm.scratch import scratch_directory

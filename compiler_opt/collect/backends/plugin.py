@@ -10,7 +10,7 @@ from compiler_opt.collect.backends import Backend
 from compiler_opt.collect.backends.development import logged_trajectory
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.policy_folder import PolicyFolder
-from compiler_opt.collect.rollout import Trajectory
+from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import PolicyError, ToolchainError
 from compiler_opt.llvm import regalloc_plugin
 from compiler_opt.llvm.advisors import INLINING

@@ -16,7 +16,7 @@ from compiler_opt.problems.regalloc_eviction import signature
 from compiler_opt.problems.regalloc_eviction.rules import rebuilt_choices
 from compiler_opt.problems.regalloc_eviction.signature import by_candidate, spill_weights
 from compiler_opt.spaces.arrays import Arrays
-from compiler_opt.spaces.masked_categorical import PortableInputs
+from compiler_opt.spaces.candidates import PortableInputs
 from compiler_opt.spaces.native import NativeModel
 
 RELATIVE = ("place", "is_itself", "is_default", "is_lighter", "weight_over_itself", "rank", "nr_lighter", "nr_legal")

@@ -15,7 +15,8 @@ from compiler_opt.llvm.advisors import REGALLOC_PRIORITY
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, Policy, deciding_by
 from compiler_opt.problems.regalloc import RegallocProblem
-from compiler_opt.spaces.continuous import ActionQuantizer, Continuous
+from compiler_opt.spaces.continuous import Continuous
+from compiler_opt.spaces.quantizer import ActionQuantizer
 
 FEATURES = ("li_size", "stage", "weight")
 """Length in slots, 16 per instruction; `LiveRangeStage`, of which later versions have fewer; and spill weight, which is

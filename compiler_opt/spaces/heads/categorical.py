@@ -13,14 +13,13 @@ from tf_agents.specs import tensor_spec
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm import ir2vec
-from compiler_opt.llvm.advisors import REBUILT_DEFAULT
+from compiler_opt.llvm.advisors import REBUILT_DEFAULT, rebuilds_default
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.spaces.binary import Binary, rebuilds_default
+from compiler_opt.spaces.candidates import CandidateInputs, PortableInputs
 from compiler_opt.spaces.distributions import categorical_entropy, log_softmax, smoothed_labels
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
 from compiler_opt.spaces.learned_policy import outputs
-from compiler_opt.spaces.masked_categorical import CandidateInputs, PortableInputs
 from compiler_opt.tensor_spec import TensorSpec
 
 
@@ -99,7 +98,7 @@ class BinaryHead(CategoricalHead):
     """Advice 0 or 1, from scalar integers and elements of embeddings."""
 
     num_actions = 2
-    noop_action = Binary.noop_action
+    noop_action = 0
 
     def __init__(self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec] = ()):
         super().__init__(quantiles, compiler_features)

@@ -12,11 +12,11 @@ from tf_agents.networks import network
 from tf_agents.specs import tensor_spec
 
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.spaces.continuous import ActionQuantizer
 from compiler_opt.spaces.distributions import gaussian_log_density, learnable_log_deviation, mean_and_log_deviation
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
 from compiler_opt.spaces.learned_policy import outputs
+from compiler_opt.spaces.quantizer import ActionQuantizer
 from compiler_opt.tensor_spec import TensorSpec
 
 

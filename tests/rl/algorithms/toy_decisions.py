@@ -7,14 +7,14 @@ import numpy as np
 from compiler_opt.collect.advantages import standardised
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.sampled_decisions import Batch
-from compiler_opt.spaces.continuous import ActionQuantizer
+from compiler_opt.spaces.candidates import CandidateInputs
 from compiler_opt.spaces.distributions import mean_and_log_deviation
 from compiler_opt.spaces.heads.categorical import BinaryHead, CategoricalHead, MaskedCategoricalHead
 from compiler_opt.spaces.heads.continuous import ContinuousHead
 from compiler_opt.spaces.heads.head import Head
 from compiler_opt.spaces.heads.networks import RANKS
 from compiler_opt.spaces.learned_policy import outputs
-from compiler_opt.spaces.masked_categorical import CandidateInputs
+from compiler_opt.spaces.quantizer import ActionQuantizer
 from compiler_opt.tensor_spec import TensorSpec
 
 NETWORK = NetworkConfig((16,), (8,))

@@ -20,11 +20,12 @@ from compiler_opt.rl.algorithms.ppo import algorithm as ppo  # noqa: E402
 from compiler_opt.rl.behavioral_cloning import Cloner, Examples  # noqa: E402
 from compiler_opt.rl.config import BehavioralCloningConfig  # noqa: E402
 from compiler_opt.rl.sampled_decisions import Batch  # noqa: E402
-from compiler_opt.spaces.continuous import ActionQuantizer, Continuous, ContinuousPolicy  # noqa: E402
+from compiler_opt.spaces.candidates import CandidateInputs  # noqa: E402
+from compiler_opt.spaces.continuous import Continuous, ContinuousPolicy  # noqa: E402
 from compiler_opt.spaces.distributions import log_softmax, smoothed_labels  # noqa: E402
 from compiler_opt.spaces.heads.categorical import BinaryHead, MaskedCategoricalHead  # noqa: E402
 from compiler_opt.spaces.heads.continuous import ContinuousHead  # noqa: E402
-from compiler_opt.spaces.masked_categorical import CandidateInputs  # noqa: E402
+from compiler_opt.spaces.quantizer import ActionQuantizer  # noqa: E402
 from compiler_opt.tensor_spec import TensorSpec  # noqa: E402
 
 _PLACES = 6

@@ -29,7 +29,8 @@ from compiler_opt.rl.algorithms.dqn import DQNConfig
 from compiler_opt.rl.learner import NetworkLearner, correlation
 from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.replay import Replay
-from compiler_opt.rl.sampled_decisions import Batch, SampledAlgorithm
+from compiler_opt.rl.sampled_algorithm import SampledAlgorithm
+from compiler_opt.rl.sampled_decisions import Batch
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.categorical import CategoricalHead

@@ -46,7 +46,8 @@ from compiler_opt.rl.config import NoveltyConfig
 from compiler_opt.rl.learner import NetworkLearner
 from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.random_network_distillation import RandomNetworkDistillation
-from compiler_opt.rl.sampled_decisions import Batch, SampledAlgorithm
+from compiler_opt.rl.sampled_algorithm import SampledAlgorithm
+from compiler_opt.rl.sampled_decisions import Batch
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head

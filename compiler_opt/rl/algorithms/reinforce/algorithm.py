@@ -25,7 +25,8 @@ from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithms.reinforce import ReinforceConfig
 from compiler_opt.rl.learner import NetworkLearner
 from compiler_opt.rl.pieces import cut, pieces_per_step
-from compiler_opt.rl.sampled_decisions import Batch, SampledAlgorithm
+from compiler_opt.rl.sampled_algorithm import SampledAlgorithm
+from compiler_opt.rl.sampled_decisions import Batch
 from compiler_opt.rl.training_context import TrainingContext
 from compiler_opt.spaces.heads.head import Head
 

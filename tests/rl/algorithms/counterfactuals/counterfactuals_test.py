@@ -21,8 +21,8 @@ from compiler_opt.rl.algorithms.counterfactuals import ALGORITHM, Counterfactual
 from compiler_opt.rl.algorithms.counterfactuals.algorithm import candidate_pairs, draw_counterfactuals  # noqa: E402
 from compiler_opt.rl.algorithms.counterfactuals.learner import GainLearner, Samples, log_gain  # noqa: E402
 from compiler_opt.rl.training_context import TrainingContext  # noqa: E402
+from compiler_opt.spaces.candidates import CandidateInputs  # noqa: E402
 from compiler_opt.spaces.heads.categorical import MaskedCategoricalHead  # noqa: E402
-from compiler_opt.spaces.masked_categorical import CandidateInputs  # noqa: E402
 from compiler_opt.tensor_spec import TensorSpec  # noqa: E402
 
 _PLACES = 5
