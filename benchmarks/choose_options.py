@@ -33,7 +33,7 @@ from compiler_opt.kept_results import RecordFile
 from compiler_opt.llvm.pass_options import parse_option
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.pass_options.choosing import OptionSet, Step, choose, greedy_menu
-from compiler_opt.pass_options.measuring import WholeObjects
+from compiler_opt.pass_options.measuring import WHOLE_OBJECTS
 from compiler_opt.pass_options.report import gain, options_table
 from compiler_opt.pass_options.screening import (
     PLAIN_FILE,
@@ -157,7 +157,7 @@ def entry() -> None:
         echo("speed is not checked: programs of another architecture do not run here")
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(folder, "--output_dir"))
-        pool = stack.enter_context(WorkerPool(toolchain, WholeObjects(), num_workers))
+        pool = stack.enter_context(WorkerPool(toolchain, WHOLE_OBJECTS, num_workers))
         settings = ScreeningSettings(1, _MODULES.value, _SEED.value)
         screening = Screening(corpus, pool, toolchain.identity(), folder, settings)
         programs = Programs(sources, corpus, toolchain, folder, num_workers)

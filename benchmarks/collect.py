@@ -84,7 +84,7 @@ def entry() -> None:
     with scratch_directory() as scratch:
         for module in progress_bar(modules, unit="module"):
             settings = RolloutSettings(record_call_sites=True)
-            command = Compilation(module, problem, toolchain, scratch, _SEED.value, settings).command()
+            command = Compilation(module, problem.task, toolchain, scratch, _SEED.value, settings).command()
             # The first run of each loads the module into the page cache and does not count.
             spawn(command, scratch)
             for repetition in range(_REPETITIONS.value):

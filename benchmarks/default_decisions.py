@@ -68,11 +68,11 @@ class Compared:
 @entry_point.command
 def entry() -> None:
     problem = problems.load(_COMPILE_TASK.value)
-    if problem.default_policy is None or problem.advisor.plugin_default_feature is None:
+    if problem.decision.default_policy is None or problem.decision.advisor.plugin_default_feature is None:
         raise ConfigError(f"--compile_task={problem.name}: the compiler tells its own decisions")
     corpus, toolchain = Corpus.load(_DATA_PATH.value), probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    toolchain.require(problem.advisor.problem)
+    toolchain.require(problem.decision.advisor.problem)
     plugin = None if _REBUILT.value else regalloc_plugin.regalloc_plugin(toolchain)
     order = np.random.default_rng(_SEED.value).permutation(len(corpus.modules))[: _NUM_MODULES.value]
     modules = [corpus.modules[index] for index in order]
@@ -104,7 +104,8 @@ def _report_scores(problem: Problem, compared: list[Compared]) -> None:
     changes = [found.rebuilt_score / found.plain_score - 1 for found in compared if found.plain_score > 0]
     if plain > 0:
         total = sum(found.rebuilt_score for found in compared) / plain - 1
-        print(f"{problem.score_name}: {total:+.2%} against the plain compiler, mean of modules {np.mean(changes):+.2%}")
+        name, mean = problem.objective.score_name, np.mean(changes)
+        print(f"{name}: {total:+.2%} against the plain compiler, mean of modules {mean:+.2%}")
 
 
 def compare(module: Module, problem: Problem, toolchain: Toolchain, plugin: Path | None) -> Compared | None:
@@ -116,9 +117,9 @@ def compare(module: Module, problem: Problem, toolchain: Toolchain, plugin: Path
       toolchain: the compiler.
       plugin: tells the default's decisions; without one they are rebuilt.
     """
-    advisor = problem.advisor
+    advisor = problem.decision.advisor
     default = (
-        problem.default_policy
+        problem.decision.default_policy
         if plugin is None
         else FeaturePolicy(advisor.plugin_default_feature or "", name="default")
     )
@@ -127,16 +128,17 @@ def compare(module: Module, problem: Problem, toolchain: Toolchain, plugin: Path
         plain, rebuilt = scratch / "plain.o", scratch / "rebuilt.o"
         remarks_path = scratch / "remarks.yaml"
         options = ["-ffunction-sections"]
-        if problem.remark_pass is not None:
-            options += remarks.options(str(remarks_path), problem.remark_pass)
+        reader = problem.objective.reader
+        if reader.remark_pass is not None:
+            options += remarks.options(str(remarks_path), reader.remark_pass)
 
         def command(output: Path) -> list[str]:
             return compile_command(toolchain.clang, module.options(), module.bitcode_path, output, options)
 
         def score(output: Path) -> float:
-            measured = problem.measure(output, remarks_path.read_bytes() if remarks_path.exists() else b"")
+            measured = reader.read(output, remarks_path.read_bytes() if remarks_path.exists() else b"")
             remarks_path.unlink(missing_ok=True)
-            return problem.score(measured, problem.project_context([measured]))
+            return problem.score(measured, problem.objective.project_context([measured]))
 
         if not processes.run(command(plain)).ok:
             return None
@@ -173,7 +175,7 @@ def compare(module: Module, problem: Problem, toolchain: Toolchain, plugin: Path
 
 def _has_all_values(problem: Problem, features: Mapping[str, np.ndarray], num_decisions: int) -> np.ndarray:
     """`[T]` bool, whether the decision has all values that the rules need."""
-    if problem.advisor != REGALLOC_EVICTION:
+    if problem.decision.advisor != REGALLOC_EVICTION:
         return np.ones(num_decisions, bool)
     mask = features[signature.MASK].reshape(num_decisions, -1) != 0
     complete: np.ndarray = ~(np.isinf(spill_weights(features)) & mask).any(axis=-1)

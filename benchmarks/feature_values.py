@@ -58,7 +58,7 @@ class Compared:
 
 def coin() -> BinaryPolicy:
     """Decides at random with equal probability; a network, because the plugin runs networks."""
-    width, names = 8, PROBLEM.feature_names
+    width, names = 8, PROBLEM.decision.feature_names
     kernels = (np.zeros((len(TRANSFORMS) * len(names), width), "f4"), np.zeros((width, 2), "f4"))
     biases = (np.zeros(width, "f4"), np.zeros(2, "f4"))
     return BinaryPolicy(NetworkWeights(names, tuple(np.ones(1) for _ in names), kernels, biases), temperature=1.0)

@@ -190,10 +190,10 @@ def _ways(corpus: Corpus, modules: Sequence[Module], toolchain: Toolchain, folde
             if not blob.exists():
                 (folder / name).mkdir()
                 weights = random_network(problem, few, toolchain, folder / name, 1)
-                blob.write_bytes(problem.native_form(weights))
+                blob.write_bytes(problem.decision.native_form(weights))
             for policy in (None, blob):
                 environment = functools.partial(regalloc_plugin.environment, policy=policy)
-                options = regalloc_plugin.options(plugin.library, problem.advisor, nowhere)
+                options = regalloc_plugin.options(plugin.library, problem.decision.advisor, nowhere)
                 how = "default" if policy is None else "policy"
                 yield Way(f"{name}, {how}, {sanitizers}", plugin, options, environment)
 

@@ -360,7 +360,9 @@ def _record(setup: _Setup, folder: Path) -> None:
     """Measures rollouts with real workers."""
     context = setup.context
     folder.mkdir(parents=True, exist_ok=True)
-    policy = context.problem.policy(NetworkWeights.load(pretrained.folder(_POLICY_PATH.value)), temperature=1.0)
+    policy = context.problem.decision.policy(
+        NetworkWeights.load(pretrained.folder(_POLICY_PATH.value)), temperature=1.0
+    )
     settings = context.rollout_settings(record_call_sites=True)
     modules = context.corpus.modules
     jobs = [Job(module, policy, seed, settings) for module in modules for seed in range(_REPETITIONS.value)]

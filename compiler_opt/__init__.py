@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from compiler_opt.llvm.toolchain import probe as probe
     from compiler_opt.policies.policy import FunctionDecider as FunctionDecider
     from compiler_opt.policies.policy import Policy as Policy
+    from compiler_opt.problems.decision import Decision as Decision
+    from compiler_opt.problems.objective import Objective as Objective
+    from compiler_opt.problems.objective import Reader as Reader
     from compiler_opt.problems.problem import Problem as Problem
     from compiler_opt.problems.problem import load as load_problem  # noqa: F401 (ruff wants `load as load`)
     from compiler_opt.problems.problem import load_policy as load_policy
@@ -40,6 +43,8 @@ _NAMES = {
     "evaluation.evaluate": ["evaluate"],
     "llvm.toolchain": ["Toolchain", "probe"],
     "policies.policy": ["FunctionDecider", "Policy"],
+    "problems.decision": ["Decision"],
+    "problems.objective": ["Objective", "Reader"],
     "problems.problem": ["Problem", "load_policy", "load_problem"],
     "rl.default_trace": ["record_default_trace"],
     "rl.pipeline": ["PipelineSettings", "clone_default", "make_vocabulary", "run_pipeline", "train"],

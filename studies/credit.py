@@ -118,11 +118,13 @@ class _Study:
         for each in compiled:
             by_kind.get(each.kind, {})[each.module] = each
         default, never = (by_kind[kind] for kind in (records.DEFAULT, records.NEVER))
-        context = problem.project_context([d.sizes for d in default.values()], [n.sizes for n in never.values()])
+        context = problem.objective.project_context(
+            [d.sizes for d in default.values()], [n.sizes for n in never.values()]
+        )
         scores = {name: problem.score(each.sizes, context) for name, each in default.items()}
         found = [each for each in compiled if each.kind == records.FLIP and each.flipped is not None]
         modules = sorted({each.module for each in found})
-        names = problem.feature_names
+        names = problem.decision.feature_names
         places = [(each.module, each.flipped) for each in found]
         observed = [[int(self._features[module][name].reshape(-1)[k]) for name in names] for module, k in places]
         advice = {name: each.advice for name, each in default.items() if each.advice is not None}

@@ -13,8 +13,8 @@ from absl import flags
 
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.errors import ConfigError
-from compiler_opt.problems.inlining.comdats import function_weights, weighted_text_bytes
 from compiler_opt.problems.inlining.credit import function_credit
+from compiler_opt.problems.linked_text import weighted_functions, weighted_text_bytes
 from compiler_opt.report.table import Table
 from compiler_opt.tools import entry_point, shared_flags
 from studies import credit_records as records
@@ -165,15 +165,12 @@ def print_programs(read: Sequence[tuple[Project, list[Compiled]]]) -> None:
 def group_credit(group: Sequence[Compiled], reach: str, copies: Mapping[str, float]) -> list[np.ndarray]:
     """Credit of the decisions of a group of rollouts, for each rollout `[T]`."""
     sites = [each.sites for each in group if each.sites is not None]
+    costs = [weighted_functions(each.sizes, copies) for each in group]
     if reach == "all the way":
-        return function_credit([each.sizes for each in group], sites, copies)
-    scores = np.array([weighted_text_bytes(each.sizes, copies) for each in group])
+        return function_credit(costs, sites)
     if reach == "module":
+        scores = np.array([weighted_text_bytes(each.sizes, copies) for each in group])
         return [np.full(len(site.callers), gain) for site, gain in zip(sites, scores.mean() - scores, strict=True)]
-    costs = []
-    for each in group:
-        weights = function_weights(each.sizes, copies)
-        costs.append({name: size * weights[name] for name, size in each.sizes.functions.items()})
     names = {name for cost in costs for name in cost}
     mean = {name: sum(cost.get(name, 0.0) for cost in costs) / len(costs) for name in names}
     found = []

@@ -26,8 +26,8 @@ from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.formatting import aligned, change_text
 from compiler_opt.search.compiling import PoolCompiler
-from compiler_opt.search.profiled import ProfiledPrice, profiled_pool, search_profiled
-from compiler_opt.search.progress_bar import priced_bar
+from compiler_opt.search.profiled import CostWeights, profiled_pool, search_profiled
+from compiler_opt.search.progress_bar import weighted_bar
 from compiler_opt.search.search import SearchSettings
 from compiler_opt.tools import entry_point
 
@@ -166,7 +166,7 @@ class SpeedRun:
     def _build_with_policy(self, builds: ProgramBuilds, modules: Sequence[Module], variant: str) -> None:
         problem = PROBLEM
         assert self.policy_dir is not None
-        policy = problem.load_policy(self.policy_dir)
+        policy = problem.decision.load_policy(self.policy_dir)
         toolchain = with_plugin_features(self.toolchain, policy.plugin_features)
         with scratch_directory() as scratch, WorkerPool(toolchain, problem, self.num_workers) as pool:
             paths = {module.name: scratch / f"{number}.o" for number, module in enumerate(modules)}
@@ -197,10 +197,10 @@ class SpeedRun:
     def _searched(self, builds: ProgramBuilds, text_bytes: int, own_share: float, state: Path) -> Decisions:
         """The decisions that a search has found; none if it has found nothing that is worth its text."""
         costs, profile = block_costs.load(block_costs.INSTRUCTIONS, self.toolchain), builds.compiled_profile()
-        price = ProfiledPrice(profile, costs, self.text_percent / 100 * text_bytes, own_share)
+        price = CostWeights(profile, costs, self.text_percent / 100 * text_bytes, own_share)
         with (
             profiled_pool(self.toolchain, price, self.num_workers) as pool,
-            priced_bar(builds.folder.name, "instructions", price.bytes_per_percent) as show,
+            weighted_bar(builds.folder.name, "instructions", price.bytes_per_percent) as show,
         ):
             return search_profiled(
                 [dataclasses.replace(module, trusted=True) for module in builds.modules],

@@ -39,14 +39,14 @@ def test_it_is_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_each_problem_has_the_same_files() -> None:
     expected = {
-        Path("gin_configs", name, f"{stem}.gin")
-        for name in problems.names()
+        Path("gin_configs", problem.name, f"{stem}.gin")
+        for problem in map(problems.load, problems.names())
         for stem in CLASSES
-        if (stem not in ("optimize", "ppo_from_flips", "ir2vec", "plugin_features") or problems.load(name).is_size)
-        and (stem != "counterfactuals_nn_agent" or isinstance(problems.load(name).action_space, MaskedCategorical))
-        and (stem != "dqn_nn_agent" or not isinstance(problems.load(name).action_space, Continuous))
-        and (stem != "flips_nn_agent" or problems.load(name).is_size)
-        and (stem != "evolution_nn_agent" or problems.load(name).rule is not None)
+        if (stem not in ("optimize", "ppo_from_flips", "ir2vec", "plugin_features") or problem.objective.is_size)
+        and (stem != "counterfactuals_nn_agent" or isinstance(problem.decision.action_space, MaskedCategorical))
+        and (stem != "dqn_nn_agent" or not isinstance(problem.decision.action_space, Continuous))
+        and (stem != "flips_nn_agent" or problem.objective.is_size)
+        and (stem != "evolution_nn_agent" or problem.decision.rule is not None)
     }
     assert set(FILES) == expected
 

@@ -70,9 +70,9 @@ def real_observations(toolchain: Toolchain, directory: Path, at_least: int) -> d
             result = rollout(module, policy, problem, toolchain, scratch=scratch, seed=seed)
             assert result.trajectory is not None, result.failure
             features = result.trajectory.features()
-            parts.append({name: features[name].reshape(-1) for name in problem.feature_names})
+            parts.append({name: features[name].reshape(-1) for name in problem.decision.feature_names})
         seed += 1
-    return {name: np.concatenate([part[name] for part in parts]) for name in problem.feature_names}
+    return {name: np.concatenate([part[name] for part in parts]) for name in problem.decision.feature_names}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +105,7 @@ def real_decisions(name: str, toolchain: Toolchain, directory: Path) -> Decision
     corpus = make_corpus(corpus_dir, str(toolchain.clang), sources, level="O2")
     settings = RolloutSettings(backend="channel")
     trajectories = []
-    for policy in (problem.default_policy, *problem.action_space.baselines().values()):
+    for policy in (problem.decision.default_policy, *problem.decision.action_space.baselines().values()):
         for module in corpus.modules:
             result = rollout(module, policy, problem, toolchain, scratch=scratch, settings=settings)
             assert result.failure is None

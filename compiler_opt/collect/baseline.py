@@ -23,7 +23,8 @@ from compiler_opt.errors import CorpusError, OutputError
 from compiler_opt.files import default_cache_dir, read_checked_json, remove_oldest, write_checked_json
 from compiler_opt.kept_results import find_kept, key_of
 from compiler_opt.llvm.build_cache import digest_of
-from compiler_opt.problems.problem import AnyProblem, Context, Measurement, Problem
+from compiler_opt.problems.objective import Context, Measurement
+from compiler_opt.problems.problem import AnyProblem, Problem
 from compiler_opt.progress_bar import progress_bar
 
 _LOG = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class Baseline(Generic[Context]):
       failures: by module, the reason why it could not be compiled.
       cpu_s: CPU seconds of the compiler.
       scores_as_emitted: as `scores`, but with contexts of the copies that the default itself emits, not of those that
-        may be emitted (`Problem.with_copies`).
+        may be emitted (`Objective.with_copies`).
       shared_parts: by project, what its modules emit of the parts that a linker keeps one copy of.
       undecided: modules in which a policy has nothing to decide, as far as `Problem.context_policies` show.
     """
@@ -98,14 +99,14 @@ class BaselineBuilder(Generic[Measurement, Context]):
         """Scores all modules; raises CorpusError, with the first reason, if most have failed."""
         check_failures(self._failures, len(self._failures) + sum(map(len, self._measurements.values())))
         contexts = {
-            project: self._problem.project_context(
+            project: self._problem.objective.project_context(
                 found.values(), [other for others in self._others[project].values() for other in others]
             )
             for project, found in self._measurements.items()
         }
         parts = {project: self._shared_parts(project) for project in self._measurements}
         emitted = {
-            project: self._problem.with_copies(context, parts[project].copies())
+            project: self._problem.objective.with_copies(context, parts[project].copies())
             for project, context in contexts.items()
         }
         scores, scores_as_emitted = self._scores(contexts), self._scores(emitted)
@@ -131,7 +132,7 @@ class BaselineBuilder(Generic[Measurement, Context]):
     def _shared_parts(self, project: str) -> SharedParts:
         """What the default emits of the parts that several modules of a project emit under some policy."""
         found, others = self._measurements[project], self._others[project]
-        parts = self._problem.shared_parts
+        parts = self._problem.objective.shared_parts
         emitted = {module: set(parts(measurement)) for module, measurement in found.items()}
         possible = {
             module: own.union(*(parts(other) for other in others.get(module, ()))) for module, own in emitted.items()

@@ -5,6 +5,7 @@ import functools
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import FeaturePolicy
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problems.problem import AnyProblem, CompileTask
 from compiler_opt.tensor_spec import TensorSpec
 
 MAX_OUTPUT_BYTES = 1 << 20
@@ -46,10 +47,10 @@ class DefaultPolicy(FeaturePolicy):
     needs_default = True
     is_default = True
 
-    def __init__(self, problem: AnyProblem):
-        if problem.advisor.default_feature is None:
-            raise PolicyError(f"{problem.name}: the compiler does not send its own decision as a feature")
-        super().__init__(problem.advisor.default_feature, name="default")
+    def __init__(self, problem: AnyProblem | CompileTask[Any]):
+        if problem.decision.advisor.default_feature is None:
+            raise PolicyError(f"{problem.decision.name}: the compiler does not send its own decision as a feature")
+        super().__init__(problem.decision.advisor.default_feature, name="default")
 
 
 class Compilation:
@@ -68,7 +69,7 @@ class Compilation:
     def __init__(
         self,
         module: Module,
-        problem: AnyProblem,
+        task: CompileTask[Any],
         toolchain: Toolchain,
         scratch: Path,
         seed: int,
@@ -82,10 +83,10 @@ class Compilation:
           ConfigError: the settings contradict each other, or `sandbox.VARIABLE` has an unknown value.
         """
         self.module = module
-        self.problem = problem
-        self.advisor = problem.advisor
+        self.task = task
+        self.advisor = task.decision.advisor
         self.toolchain = toolchain
-        self.support = toolchain.problems[problem.advisor.problem]
+        self.support = toolchain.problems[self.advisor.problem]
         self.scratch = scratch
         if policies is None:
             policies = PolicyFolder(scratch / "policies")
@@ -104,7 +105,7 @@ class Compilation:
         self.processes: list[CompilerProcess] = []
         self._remarks_path = scratch / "remarks.yaml"
         self._optimised_path = scratch / "optimised.bc"
-        self.embeddings = toolchain.embeddings if problem.advisor == INLINING else None
+        self.embeddings = toolchain.embeddings if self.advisor == INLINING else None
         if self.embeddings is not None and settings.backend not in ("auto", "channel"):
             raise ConfigError(
                 f"backend: IR2Vec embeddings ({ir2vec.SETTING}) come over the channel only; found the backend "
@@ -117,15 +118,17 @@ class Compilation:
                 f"{'inliner opt' if self.uses_opt else f'backend {settings.backend}'}; use the backend auto, or leave "
                 "inlining.features out"
             )
-        if self.uses_opt and (problem.advisor != INLINING or problem.remark_pass is not None):
-            raise ConfigError(f"inliner: opt only inlines, which is not all that {problem.name} is about; use clang")
+        if self.uses_opt and (self.advisor != INLINING or task.reader.remark_pass is not None):
+            raise ConfigError(
+                f"inliner: opt only inlines, which is not all that {task.decision.name} is about; use clang"
+            )
 
     def twin(self, scratch: Path) -> "Compilation":
         """Another compilation of the same module in another folder, which records no call sites."""
         settings = dataclasses.replace(self.settings, record_call_sites=False)
         scratch_bytes = NUM_FILES * self.file_bytes
         return Compilation(
-            self.module, self.problem, self.toolchain, scratch, self.seed, settings, scratch_bytes, self.policies
+            self.module, self.task, self.toolchain, scratch, self.seed, settings, scratch_bytes, self.policies
         )
 
     @property
@@ -180,8 +183,8 @@ class Compilation:
             opt = self.toolchain.tool("opt")
             passes = self.settings.opt_passes
             return opt_command(opt, options, bitcode, self._optimised_path, extra, passes, trusted=trusted)
-        flags = [*flags, *self.problem.object_options]
-        remark_pass = remarks.INLINING_PASS if call_sites else self.problem.remark_pass
+        flags = [*flags, *self.task.reader.object_options]
+        remark_pass = remarks.INLINING_PASS if call_sites else self.task.reader.remark_pass
         if remark_pass is not None:
             flags = [*flags, *remarks.options(str(self._remarks_path), remark_pass)]
         return compile_command(self.toolchain.clang, options, bitcode, self.object_path, flags, trusted=trusted)
@@ -193,7 +196,7 @@ class Compilation:
           CompileError, CorpusError: clang failed.
         """
         if self.uses_opt:
-            clang, flags = self.toolchain.clang, ["-disable-llvm-passes", *self.problem.object_options]
+            clang, flags = self.toolchain.clang, ["-disable-llvm-passes", *self.task.reader.object_options]
             flags += self.module.pass_flags(self._options)
             paths = (self._optimised_path, self.object_path)
             self._run(compile_command(clang, self._options, *paths, flags, trusted=self.module.trusted))
@@ -254,6 +257,6 @@ class Compilation:
 
     def measured_remarks(self) -> bytes:
         """The remarks that the problem measures; empty if it needs none."""
-        if self.problem.remark_pass is None or not self._remarks_path.exists():
+        if self.task.reader.remark_pass is None or not self._remarks_path.exists():
             return b""
         return self._remarks_path.read_bytes()

@@ -17,7 +17,8 @@ from typing import Generic
 
 from compiler_opt.collect.baseline import Baseline
 from compiler_opt.collect.groups import Group
-from compiler_opt.problems.problem import Context, Measurement, Problem
+from compiler_opt.problems.objective import Context, Measurement
+from compiler_opt.problems.problem import Problem
 
 _UNIT = 1 << 20
 
@@ -61,7 +62,7 @@ class LatestContexts(Generic[Measurement, Context]):
                 continue
             found: Counter[int] = Counter()
             for measurement in group.measurements:
-                found.update(index[name] for name in self._problem.shared_parts(measurement) if name in index)
+                found.update(index[name] for name in self._problem.objective.shared_parts(measurement) if name in index)
             default = set(shared.emitted.get(group.module, ()))
             # In units of which sums are exact, so that a resumed run has the same.
             shares = {part: round(found[part] / len(group.measurements) * _UNIT) / _UNIT for part in {*found, *default}}
@@ -95,6 +96,6 @@ class LatestContexts(Generic[Measurement, Context]):
         for project in projects:
             names = self._first.shared_parts[project].names
             copies = dict(zip(names, self._copies[project].tolist(), strict=True))
-            self._contexts[project] = self._problem.with_copies(self._first.contexts[project], copies)
+            self._contexts[project] = self._problem.objective.with_copies(self._first.contexts[project], copies)
         scores = {**self._first.scores, **self._first.scores_as_emitted}
         return dataclasses.replace(self._first, contexts=dict(self._contexts), scores=scores)

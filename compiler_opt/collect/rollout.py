@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from compiler_opt.collect.backends import compile_under
 from compiler_opt.collect.compilation import Compilation
@@ -27,7 +27,8 @@ from compiler_opt.errors import CompileError, CorpusError, ProtocolError, Resour
 from compiler_opt.llvm.scratch import remove_folder, scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.problem import Context, Measurement, Problem
+from compiler_opt.problems.objective import Measurement
+from compiler_opt.problems.problem import CompileTask, Problem
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -70,7 +71,7 @@ class Rollout(Generic[T_co]):
 def rollout(
     module: Module,
     policy: Policy | None,
-    problem: Problem[Measurement, Context],
+    problem: Problem[Measurement, Any] | CompileTask[Measurement],
     toolchain: Toolchain,
     *,
     scratch: Path | None = None,
@@ -104,7 +105,7 @@ def rollout(
       ToolchainError: the compiler cannot be started or lacks the channel.
     """
     with scratch_directory() if scratch is None else contextlib.nullcontext(scratch) as folder:
-        compilation = Compilation(module, problem, toolchain, folder, seed, settings, scratch_bytes, policies)
+        compilation = Compilation(module, problem.task, toolchain, folder, seed, settings, scratch_bytes, policies)
         host_cpu_s = time.process_time()
         trajectory, measurement, failure, is_transient = None, None, None, False
         read_cpu_s = 0.0
@@ -118,7 +119,7 @@ def rollout(
                 else:
                     trajectory = compile_under(compilation, policy)
                 before_cpu_s = time.process_time()
-                measurement = problem.measure(compilation.object_path, compilation.measured_remarks())
+                measurement = problem.task.reader.read(compilation.object_path, compilation.measured_remarks())
                 read_cpu_s = time.process_time() - before_cpu_s
                 if keep_object is not None:
                     keep_object.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,8 @@ from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, ProtocolError
 from compiler_opt.files import shown
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.problem import AnyProblem, Measurement
+from compiler_opt.problems.objective import Measurement
+from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.tensor_spec import TensorSpec
 
 FORMAT = 1
@@ -71,7 +72,7 @@ def sample_modules(modules: Sequence[Module], rate: float, seed: int) -> list[Mo
 
 def default_policy(problem: AnyProblem) -> Policy:
     """The policy that takes the compiler's own decisions, as far as it sends or shows them."""
-    return problem.default_policy or DefaultPolicy(problem)
+    return problem.decision.default_policy or DefaultPolicy(problem)
 
 
 def default_trace(
@@ -114,8 +115,8 @@ def contexts(rollout: Rollout[object], problem: AnyProblem) -> list[TraceContext
     if trajectory is None:
         return []
     # The default decision is already the action. Policies may not observe it, unless the action space uses it.
-    hidden = {problem.advisor.default_feature, problem.advisor.plugin_default_feature}
-    hidden -= set(problem.action_space.optional_features)
+    hidden = {problem.decision.advisor.default_feature, problem.decision.advisor.plugin_default_feature}
+    hidden -= set(problem.decision.action_space.optional_features)
     # LLVM puts a batch dimension of 1 in front.
     features = tuple(
         dataclasses.replace(spec, shape=spec.shape[1:] if spec.shape[:1] == (1,) else spec.shape)

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.problems.problem import Sites
+from compiler_opt.problems.decision import Sites
 
 
 @dataclasses.dataclass(frozen=True)

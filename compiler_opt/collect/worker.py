@@ -31,7 +31,7 @@ from compiler_opt.llvm.fork_server import ForkServers, find_library
 from compiler_opt.llvm.processes import die_with_parent
 from compiler_opt.llvm.scratch import remove_folder
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problems.problem import CompileTask
 
 _IO_TIMEOUT_S = 30
 _START_TIMEOUT_S = 300.0
@@ -46,7 +46,7 @@ class WorkerSettings:
 
     Attributes:
       toolchain: the compiler.
-      problem: what is decided and measured.
+      task: what is decided and measured.
       num_workers: how many share the disk.
       policies: where learned policies are.
       niceness: added to that of the host, for workers and their compilers; 0 to 19.
@@ -54,7 +54,7 @@ class WorkerSettings:
     """
 
     toolchain: Toolchain
-    problem: AnyProblem
+    task: CompileTask[Any]
     num_workers: int
     policies: PolicyFolder
     niceness: int = 0
@@ -243,7 +243,7 @@ def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_
             answer = rollout(
                 job.module,
                 load_policy(pickled),
-                settings.problem,
+                settings.task,
                 settings.toolchain,
                 scratch=scratch,
                 seed=job.seed,

@@ -28,7 +28,8 @@ from compiler_opt.errors import ResourceError
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.spawn import describe_exit
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.problems.problem import Measurement, Problem
+from compiler_opt.problems.objective import Measurement
+from compiler_opt.problems.problem import CompileTask, Problem
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 _TICK_S = 0.5
@@ -50,7 +51,7 @@ class WorkerPool(Generic[Measurement]):
             ...
 
     Attributes:
-      problem: what is decided and measured.
+      task: what is decided and measured.
       scratch: a folder that the workers can read; removed with the pool.
       policies: the folder of learned policies, in `scratch`.
     """
@@ -58,7 +59,7 @@ class WorkerPool(Generic[Measurement]):
     def __init__(
         self,
         toolchain: Toolchain,
-        problem: Problem[Measurement, Any],
+        problem: Problem[Measurement, Any] | CompileTask[Measurement],
         num_workers: int | None = None,
         *,
         niceness: int = 0,
@@ -83,7 +84,7 @@ class WorkerPool(Generic[Measurement]):
           start_worker: starts a worker in a folder that it makes; raises OSError if it cannot.
         """
         self.num_workers = num_workers or available_cpus()
-        self.problem = problem
+        self.task = problem.task
         self._toolchain = toolchain
         self._slack_s = slack_s
         self._patience_s = patience_s
@@ -104,7 +105,7 @@ class WorkerPool(Generic[Measurement]):
         self.scratch = self._stack.enter_context(scratch_directory())
         self.policies = PolicyFolder(self.scratch / "policies")
         self._settings = WorkerSettings(
-            self._toolchain, self.problem, self.num_workers, self.policies, self._niceness, self._kept_files
+            self._toolchain, self.task, self.num_workers, self.policies, self._niceness, self._kept_files
         )
         self._selector = self._stack.enter_context(selectors.DefaultSelector())
         self._wake_reader, self._wake_writer = (self._stack.enter_context(end) for end in socket.socketpair())
@@ -214,7 +215,7 @@ class WorkerPool(Generic[Measurement]):
 
     def _write_policy(self, policy: LearnedPolicy) -> None:
         for backend in backends.installed():
-            backend.write_policy(policy, self.problem, self._toolchain, self.policies)
+            backend.write_policy(policy, self.task.decision, self._toolchain, self.policies)
 
     def _start_workers(self, wanted: int) -> None:
         """Starts workers until there are as many as wanted and allowed.

@@ -44,11 +44,11 @@ class BlockCosts:
       sees_annotations: whether they depend on what was measured of a block.
     """
 
-    def __init__(self, name: str, price: Callable[[Sequence[Block]], np.ndarray], *, sees_annotations: bool = False):
+    def __init__(self, name: str, costs: Callable[[Sequence[Block]], np.ndarray], *, sees_annotations: bool = False):
         """Takes the model's costs `[N]` of N blocks, NaN where it has none."""
         self.name = name
         self.sees_annotations = sees_annotations
-        self._price = price
+        self._costs = costs
         self._known: dict[tuple[bytes, tuple[float, ...]], float] = {}
 
     def __call__(self, blocks: Sequence[Block]) -> np.ndarray:
@@ -59,7 +59,7 @@ class BlockCosts:
             self._known.clear()
             new = dict(zip(keys, blocks, strict=True))
         if new:
-            self._known.update(zip(new, np.nan_to_num(self._price(list(new.values()))).tolist(), strict=True))
+            self._known.update(zip(new, np.nan_to_num(self._costs(list(new.values()))).tolist(), strict=True))
         return np.array([self._known[key] for key in keys], np.float64)
 
     def _key(self, block: Block) -> tuple[bytes, tuple[float, ...]]:

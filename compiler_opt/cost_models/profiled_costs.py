@@ -6,10 +6,10 @@ program. Of a function that several modules emit, the linker keeps one copy, whi
 modules. So a call of it that is inlined somewhere saves what one call costs, and the caller is credited with it:
 
     a function of one module                  calls * cost of a call
-    a shared function, in the copy kept       calls * (cost of a call - its price)
-    each call of a shared function, inlined   - calls * its price, in the function that its code is in now
+    a shared function, in the copy kept       calls * (cost of a call - its usual cost)
+    each call of a shared function, inlined   - calls * its usual cost, in the function that its code is in now
 
-The price of a shared function is what a call of it costs under the base policy. The sum over a program differs from
+Usual is what a call of a shared function costs under the base policy. The sum over a program differs from
 what it costs by a constant, but for this: if a shared function has changed, and is inlined in another module than the
 one whose copy is kept, the change counts twice for those calls.
 """
@@ -82,17 +82,17 @@ class ProfiledCosts:
 
     def __init__(self, base: Iterable[ProfiledModule], without: Iterable[ProfiledModule]):
         """Takes all modules under the base policy, and with nothing inlined, both in link order."""
-        self._prices: dict[str, float] = {}
+        self._call_costs: dict[str, float] = {}
         self._all_calls: collections.defaultdict[str, float] = collections.defaultdict(float)
         for module in base:
             inlined = module.calls_inlined()
             for name in sorted(module.shared & module.call_costs.keys()):
                 if module.calls[name]:
-                    self._prices.setdefault(name, module.call_costs[name])
+                    self._call_costs.setdefault(name, module.call_costs[name])
                 self._count(name, module.calls[name] + inlined[name])
         for module in without:
             for name in sorted(module.shared & module.call_costs.keys()):
-                self._prices.setdefault(name, module.call_costs[name])
+                self._call_costs.setdefault(name, module.call_costs[name])
                 self._count(name, module.calls[name])
 
     def _count(self, name: str, calls: float) -> None:
@@ -102,8 +102,8 @@ class ProfiledCosts:
         """The cost of each function in a module's object, in the unit of the cost model times calls."""
         found = self._savings(module)
         for name, cost in module.call_costs.items():
-            price = self._prices.get(name, 0.0) if name in module.shared else 0.0
-            found[name] += (cost - price) * module.calls[name]
+            usual = self._call_costs.get(name, 0.0) if name in module.shared else 0.0
+            found[name] += (cost - usual) * module.calls[name]
         return {name: cost for name, cost in found.items() if name in module.functions}
 
     def _savings(self, module: ProfiledModule) -> collections.defaultdict[str, float]:
@@ -112,10 +112,10 @@ class ProfiledCosts:
         bodies = Bodies((call.caller, call.callee) for call in module.inlined)
         found: collections.defaultdict[str, float] = collections.defaultdict(float)
         for call in module.inlined:
-            saved, caller = call.count * self._prices.get(call.callee, 0.0), call.caller
+            saved, caller = call.count * self._call_costs.get(call.callee, 0.0), call.caller
             if not saved:
                 continue
-            if caller in self._prices:
+            if caller in self._call_costs:
                 # Calls in a shared function count for all its callers; some of these have its code themselves.
                 kept = module.calls.get(caller, 0.0)
                 calls = kept + inlined[caller] if caller in module.functions else self._all_calls[caller]

@@ -179,7 +179,7 @@ def deploy(
     check_folder_writable(output)
     toolchains = toolchains or _probe_all(clangs)
     for toolchain, policy in itertools.product(toolchains.values(), policies):
-        features = toolchain.require(policy.problem.advisor.problem).feature_names
+        features = toolchain.require(policy.problem.decision.advisor.problem).feature_names
         if policy.policy is not None:
             policy.policy.check(features)
     decision_files = [_replayed(policy, decisions, toolchains) for policy in policies]
@@ -193,7 +193,7 @@ def deploy(
                     problem=policy.problem.name,
                     checksum=policy.base.name,
                     levels=policy.levels,
-                    is_for_size=policy.problem.is_size,
+                    is_for_size=policy.problem.objective.is_size,
                     plugins=dict(_plugins(name, policy, replayed, toolchains, files, scratch)),
                     name=name,
                     kind=policy.kind,

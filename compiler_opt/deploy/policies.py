@@ -80,7 +80,7 @@ class LoadedPolicy:
             return cls(problem, _levels(request, problem))
         trained = NetworkWeights.load(request.folder)
         problem = problems.recorded(trained.metadata, str(request.folder))
-        policy = problem.policy(trained, origin=str(request.folder))
+        policy = problem.decision.policy(trained, origin=str(request.folder))
         weights = trained.with_margin(margin) if policy.takes_margin else trained
         # What was measured with another margin does not hold with this one.
         card = (ModelCard.load(request.folder) if weights.margin == trained.margin else None) or weights.card()
@@ -88,15 +88,15 @@ class LoadedPolicy:
             problem=problem,
             levels=_levels(request, problem),
             origin=origin or str(request.folder),
-            policy=problem.policy(weights, origin=str(request.folder)),
-            base=Base(weights, problem.native_form(weights)),
+            policy=problem.decision.policy(weights, origin=str(request.folder)),
+            base=Base(weights, problem.decision.native_form(weights)),
             card=card,
         )
 
     @property
     def kind(self) -> PluginKind:
         """The plugin that it is built into."""
-        return INLINER if self.problem.advisor == INLINING else REGALLOC
+        return INLINER if self.problem.decision.advisor == INLINING else REGALLOC
 
     def __str__(self) -> str:
         return f"{self.origin or 'the default heuristic'} ({self.problem.name})"
@@ -105,7 +105,7 @@ class LoadedPolicy:
 def _levels(request: PolicyRequest, problem: AnyProblem) -> tuple[str, ...]:
     if request.levels is not None:
         return tuple(request.levels)
-    return DEFAULT_LEVELS if problem.is_size else DEFAULT_SPEED_LEVELS
+    return DEFAULT_LEVELS if problem.objective.is_size else DEFAULT_SPEED_LEVELS
 
 
 def names_of(policies: Iterable[LoadedPolicy]) -> list[str]:
@@ -145,14 +145,14 @@ def check_together(policies: Sequence[LoadedPolicy], *, never_worse: bool, margi
 
 
 def _check_never_worse(policies: Sequence[LoadedPolicy]) -> None:
-    fast = [policy for policy in policies if not policy.problem.is_size]
+    fast = [policy for policy in policies if not policy.problem.objective.is_size]
     if policies and len(fast) == len(policies):
         found = " and ".join(dict.fromkeys(policy.problem.name for policy in fast))
         raise ConfigError(f"--never_worse: keeps the smaller object, but {found} does not optimise size; leave it out")
     for policy in fast:
         for other in policies:
             shared = next((level for level in policy.levels if level in other.levels), None)
-            if shared is not None and other.problem.is_size:
+            if shared is not None and other.problem.objective.is_size:
                 raise ConfigError(
                     f"--never_worse: keeps the smaller object, but at -{shared} {policy} also decides, which does not "
                     "optimise size; give it other --levels, or leave --never_worse out"

@@ -27,7 +27,7 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, FunctionDecider, Policy
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problems.problem import AnyProblem, CompileTask
 
 _SLACK_S = 60.0
 """Wall-clock seconds that the process may take beyond the compilation's timeout."""
@@ -60,7 +60,7 @@ class CompilationProcess:
     """The host's handle of the process, which starts with the first module and ends with `close`."""
 
     def __init__(self, toolchain: Toolchain, problem: AnyProblem, settings: RolloutSettings):
-        self._shared = (toolchain, problem, settings)
+        self._shared = (toolchain, problem.task, settings)
         self._timeout_s = settings.timeout_s + _SLACK_S
         self._process: Any = None
         self._connection: Connection | None = None
@@ -190,7 +190,11 @@ class _AskingPolicy(Policy):
 
 
 def _serve(
-    connection: Connection, toolchain: Toolchain, problem: AnyProblem, settings: RolloutSettings, host_pid: int
+    connection: Connection,
+    toolchain: Toolchain,
+    compile_task: CompileTask[Any],
+    settings: RolloutSettings,
+    host_pid: int,
 ) -> None:
     """Runs in the process: does tasks until the host closes the connection or dies."""
     die_with_parent()
@@ -198,7 +202,7 @@ def _serve(
         return
     # An interrupt goes to every process of the terminal; the host handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    asking, default = _AskingPolicy(connection), DefaultPolicy(problem)
+    asking, default = _AskingPolicy(connection), DefaultPolicy(compile_task)
     asked = dataclasses.replace(settings, backend="channel")
     with scratch_directory() as scratch, contextlib.suppress(EOFError):
         while True:
@@ -208,7 +212,7 @@ def _serve(
                 answer = rollout(
                     task.module,
                     asking if task.asks else default,
-                    problem,
+                    compile_task,
                     toolchain,
                     scratch=scratch,
                     seed=task.seed,

@@ -96,7 +96,7 @@ class CompilerEnv(gymnasium.Env[Any, int]):
           PolicyError: the compiler does not send a feature of the vocabulary.
           ToolchainError: the problem's decisions cannot be made over the compiler's channel.
         """
-        if not isinstance(problem.action_space, Binary):
+        if not isinstance(problem.decision.action_space, Binary):
             raise ConfigError(
                 f"environment: expected a problem of binary actions, such as inlining; found {problem.name}"
             )
@@ -104,8 +104,8 @@ class CompilerEnv(gymnasium.Env[Any, int]):
         if not self._modules:
             raise CorpusError("environment: none of the modules has a baseline; expected modules that compile")
         self._baseline, self._problem, self._settings = baseline, problem, settings
-        sent = [spec.name for spec in toolchain.require(problem.advisor.problem).features]
-        self._features = tuple(problem.available_features(sent))
+        sent = [spec.name for spec in toolchain.require(problem.decision.advisor.problem).features]
+        self._features = tuple(problem.decision.available_features(sent))
         self._encoder: QuantileEncoder | None = None
         if vocabulary is not None:
             missing = [name for name in vocabulary if name not in self._features]
@@ -251,9 +251,9 @@ def compiler_env(
     problem, toolchain, corpus = problems.load(compile_task), probe(clang_path), Corpus.load(data_path)
     vocabulary = None
     if vocab_path is not None:
-        sent = [spec.name for spec in toolchain.require(problem.advisor.problem).features]
+        sent = [spec.name for spec in toolchain.require(problem.decision.advisor.problem).features]
         listed = listed_features(vocab_path)
-        known = [name for name in problem.available_features(sent) if name in listed]
+        known = [name for name in problem.decision.available_features(sent) if name in listed]
         vocabulary = load_vocabulary(vocab_path, known)
     with WorkerPool(toolchain, problem, num_workers) as pool:
         baseline = measure_baseline(corpus.modules, pool, problem)

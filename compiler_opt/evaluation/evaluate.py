@@ -64,7 +64,7 @@ def baselines(problem: Problem, names: Sequence[str] | None = None) -> list[Poli
     Raises:
       ConfigError: the problem has no such baseline.
     """
-    known = problem.action_space.baselines()
+    known = problem.decision.action_space.baselines()
     for name in known if names is None else names:
         if name not in known:
             raise ConfigError(f"unknown baseline {name!r} for {problem.name}; expected {', '.join(known) or 'none'}")
@@ -243,7 +243,7 @@ class _ProjectRun:
     def finish(self, problem: Problem, lld: Path, settings: EvaluationSettings) -> ProjectResult:
         """Scores and links the modules, then deletes or moves the objects."""
         included = [module for module in self._modules if (DEFAULT, module.name) in self._outputs]
-        context = problem.project_context(
+        context = problem.objective.project_context(
             (self._measurements[DEFAULT, module.name] for module in included),
             (
                 self._measurements[policy.name, module.name]

@@ -111,7 +111,7 @@ def choose_margin(
         found = ", ".join(f"{margin:g}" for margin in ordered) or "none"
         raise ConfigError(f"--margins: expected 1 to {MAX_POLICIES} different margins, found {found}")
     first, *others = (
-        problem.policy(policy.weights.with_margin(margin), name=policy_name(margin), origin=policy.origin)
+        problem.decision.policy(policy.weights.with_margin(margin), name=policy_name(margin), origin=policy.origin)
         for margin in ordered
     )
     evaluation = evaluate(
@@ -178,12 +178,12 @@ def write_margin(directory: Path, margin: float, *, chosen_on: str = "") -> Netw
     metadata |= {CHOSEN_ON: chosen_on} if chosen_on else {}
     weights = dataclasses.replace(before.with_margin(margin), metadata=metadata)
     problem = problems.recorded(metadata, str(directory))
-    problem.policy(weights, origin=str(directory))
-    formats = problem.action_space.formats(weights)
+    problem.decision.policy(weights, origin=str(directory))
+    formats = problem.decision.action_space.formats(weights)
     try:
         with replaced_folder(directory) as partial:
             if "native" in formats:
-                (partial / NATIVE_FILE).write_bytes(problem.native_form(weights))
+                (partial / NATIVE_FILE).write_bytes(problem.decision.native_form(weights))
             weights.save(partial)
             weights.card().save(partial)
     except OSError as error:

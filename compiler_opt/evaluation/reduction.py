@@ -69,7 +69,8 @@ class Reducer:
           CorpusError: the module cannot be compiled by the default.
           ToolchainError: the compiler cannot be used.
         """
-        if problem.by_function({}) is None or problem.advisor.plugin_default_feature is None:
+        decision = problem.decision
+        if decision.moves_code or decision.advisor.plugin_default_feature is None:
             raise ConfigError(
                 f"{problem.name}: expected a problem of register allocation, whose decisions change one function each; "
                 "for inlining see compiler_opt/tools/explain.py and search.py"
@@ -77,11 +78,13 @@ class Reducer:
         self.num_compiles = 0
         self._module, self._problem, self._toolchain = module, problem, toolchain
         self._settings = settings
-        self._default = problem.default_policy or FeaturePolicy(problem.advisor.plugin_default_feature, name="default")
+        self._default = decision.default_policy or FeaturePolicy(
+            decision.advisor.plugin_default_feature, name="default"
+        )
         plain = self._compiled(None)
         if plain.measurement is None:
             raise CorpusError(f"{plain.failure}; expected a module that compiles by the default")
-        self._context = problem.project_context([plain.measurement])
+        self._context = problem.objective.project_context([plain.measurement])
         self._baseline = problem.score(plain.measurement, self._context)
 
     def record(self, policy: Policy, seed: int = 0) -> tuple[list[ChangedDecision], int]:
@@ -96,7 +99,7 @@ class Reducer:
         Raises:
           CorpusError: the machine lacks memory or disk, which says nothing of the decisions.
         """
-        space = self._problem.action_space
+        space = self._problem.decision.action_space
         mask = space.inputs.mask if isinstance(space, MaskedCategorical) else None
         result = self._compiled(ChangedDecisionsPolicy(changes, self._default, mask))
         if result.is_transient:

@@ -43,16 +43,16 @@ def write(evaluation: Evaluation, folder: Path, history: History | None = None) 
 
 def render(evaluation: Evaluation, history: History | None = None) -> str:
     """The page, with a plot of the training if its history is given."""
-    return (_size_page if evaluation.problem.is_size else _score_page)(evaluation, history)
+    return (_size_page if evaluation.problem.objective.is_size else _score_page)(evaluation, history)
 
 
 def terminal_table(evaluation: Evaluation) -> str:
     """The result as plain text: tables of projects and languages, a summary, and the modules that grew most."""
-    policy, score = evaluation.policy, evaluation.problem.score_name
+    policy, score = evaluation.policy, evaluation.problem.objective.score_name
     total = evaluation.totals[policy]
     objects, scores = total.objects, total.scores
     failures = count_text(len(evaluation.failures()), "failure")
-    if not evaluation.problem.is_size:
+    if not evaluation.problem.objective.is_size:
         summary = (
             f"score ({score}): {estimate_text(scores.total)}, mean of modules {estimate_text(scores.mean)}, mean of "
             f"projects {estimate_text(total.project_scores.mean)}; modules: {scores.wins} lower, {scores.ties} same, "
@@ -78,7 +78,7 @@ def terminal_table(evaluation: Evaluation) -> str:
 
 
 def _score_page(evaluation: Evaluation, history: History | None) -> str:
-    policy, score = evaluation.policy, evaluation.problem.score_name
+    policy, score = evaluation.policy, evaluation.problem.objective.score_name
     total = evaluation.totals[policy]
     scores = total.scores
     by_change = sorted(evaluation.projects, key=lambda project: project.score_change(policy))
@@ -161,13 +161,13 @@ def _size_page(evaluation: Evaluation, history: History | None) -> str:
             estimate_card("Linked text, all together", total.linked.total),
             estimate_card("Linked text, mean of projects", total.linked.mean),
             estimate_card("Code in it, mean of projects", total.code.mean),
-            estimate_card(evaluation.problem.score_name, scores.total),
+            estimate_card(evaluation.problem.objective.score_name, scores.total),
             estimate_card("Text of the objects", objects.total),
             estimate_card("Mean over modules", objects.mean),
             ("Modules smaller / same / bigger", counts, "by the text of the object"),
         ],
         num_resamples=f"{NUM_RESAMPLES:,}",
-        score=evaluation.problem.score_name,
+        score=evaluation.problem.objective.score_name,
         languages=_languages(evaluation, estimate_cell, PARTS),
         shared=_shared_libraries(evaluation),
         project_plot=plots.project_bars(evaluation),
@@ -343,7 +343,7 @@ def _policies(evaluation: Evaluation) -> Table:
     ]
     default_cpu_s = sum(module.outputs[DEFAULT].cpu_s for module in evaluation.modules)
     rows.append([DEFAULT, *[""] * 8, f"{default_cpu_s:,.0f}"])
-    score = evaluation.problem.score_name
+    score = evaluation.problem.objective.score_name
     head = [
         "policy",
         "linked text",

@@ -25,7 +25,7 @@ def combine_policies(policy_dirs: Sequence[Path], feature: str, thresholds: Sequ
         form allows.
     """
     policies, problem = load_several(policy_dirs)
-    known = problem.supported_features((*problem.feature_names, *plugin_features.ALL))
+    known = problem.decision.supported_features((*problem.decision.feature_names, *plugin_features.ALL))
     if feature not in known:
         raise PolicyError(f"--feature={feature}: expected a feature of {problem.name}, one of {', '.join(known)}")
     try:
@@ -37,7 +37,7 @@ def combine_policies(policy_dirs: Sequence[Path], feature: str, thresholds: Sequ
     metadata = shared_metadata(policies, problem, f"{len(policies)} policies, by {feature} at {shown}")
     metadata[COMBINED_OF] = [weights.checksum() for weights in policies]
     combined = dataclasses.replace(combined, metadata=metadata)
-    problem.policy(combined, origin="combined policies")
+    problem.decision.policy(combined, origin="combined policies")
     return combined
 
 

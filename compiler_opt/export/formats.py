@@ -101,7 +101,7 @@ def export_selectable(policies: Mapping[str, Path], output: Path, *, margin: flo
         raise PolicyError(f"--policy_path: expected policies for one problem, found some for {' and '.join(found)}")
     [problem] = found.values()
     check_folder_writable(output)
-    written = write_release_model(weights, problem, EMBEDDED_MODELS[problem.advisor.problem], output)
+    written = write_release_model(weights, problem.decision, EMBEDDED_MODELS[problem.decision.advisor.problem], output)
     for name, each in weights.items():
         (output / name).mkdir(exist_ok=True)
         each.card().save(output / name)
@@ -111,7 +111,7 @@ def export_selectable(policies: Mapping[str, Path], output: Path, *, margin: flo
 def _problem_with(formats: Sequence[str], weights: NetworkWeights, policy_dir: Path) -> AnyProblem:
     """A policy's problem. Raises PolicyError if it has none, or the policy cannot be exported in one of the formats."""
     problem = problems.recorded(weights.metadata, str(policy_dir))
-    possible = problem.action_space.formats(weights)
+    possible = problem.decision.action_space.formats(weights)
     impossible = [form for form in formats if form not in possible]
     if impossible and components(weights.features):
         raise PolicyError(
@@ -146,7 +146,7 @@ def _problem_with(formats: Sequence[str], weights: NetworkWeights, policy_dir: P
             )
         )
     # Refuses a network of another shape, or a margin that cannot be.
-    problem.policy(weights, origin=str(policy_dir))
+    problem.decision.policy(weights, origin=str(policy_dir))
     return problem
 
 
@@ -202,7 +202,7 @@ class _Export:
 
     @property
     def model(self) -> EmbeddedModel:
-        return EMBEDDED_MODELS[self.problem.advisor.problem]
+        return EMBEDDED_MODELS[self.problem.decision.advisor.problem]
 
     def write(self, contents: Mapping[str, bytes]) -> list[Path]:
         """Writes files by name; returns their paths."""
@@ -213,19 +213,19 @@ class _Export:
         return [self.output / name for name in contents]
 
     def native(self) -> list[Path]:
-        return self.write({NATIVE_FILE: self.problem.native_form(self.weights)})
+        return self.write({NATIVE_FILE: self.problem.decision.native_form(self.weights)})
 
     def cpp(self) -> list[Path]:
-        source = embedded_source(self.problem.native_form(self.weights)).encode()
-        headers = ("policy_network.h", *self.problem.action_space.native_model.headers)
+        source = embedded_source(self.problem.decision.native_form(self.weights)).encode()
+        headers = ("policy_network.h", *self.problem.decision.action_space.native_model.headers)
         contents = {header: (include_directory() / header).read_bytes() for header in headers}
         return self.write({f"{BLOB_SYMBOL}.cpp": source, **contents})
 
     def release_model(self) -> list[Path]:
-        return write_release_model({"": self.weights}, self.problem, self.model, self.output)
+        return write_release_model({"": self.weights}, self.problem.decision, self.model, self.output)
 
     def tflite(self) -> list[Path]:
-        space, model = self.problem.action_space, self.model
+        space, model = self.problem.decision.action_space, self.model
         return self.write(_tflite_files(self.weights, space, model.advice.name, model.features))
 
     def saved_model(self) -> list[Path]:
@@ -247,7 +247,7 @@ class _Export:
         from compiler_opt.export.saved_model import save_policy
 
         with scratch_directory() as scratch:
-            space = self.problem.action_space
+            space = self.problem.decision.action_space
             save_policy(scratch / "policy", self.weights, space, self.model.advice.name, self.model.features)
             yield scratch / "policy"
 

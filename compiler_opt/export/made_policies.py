@@ -59,5 +59,5 @@ def save_in_all_forms(weights: NetworkWeights, output: Path) -> None:
     from compiler_opt.export.release_model import EMBEDDED_MODELS
     from compiler_opt.export.saved_model import save_policy
 
-    model = EMBEDDED_MODELS[problem.advisor.problem]
-    save_policy(output, weights, problem.action_space, model.advice.name, model.features)
+    model = EMBEDDED_MODELS[problem.decision.advisor.problem]
+    save_policy(output, weights, problem.decision.action_space, model.advice.name, model.features)

@@ -21,7 +21,7 @@ def random_policy(
       PolicyError: LLVM has no form in which it could load a policy for this problem.
     """
     rng = np.random.default_rng(seed)
-    sizes = (len(TRANSFORMS) * len(quantiles), *hidden_units, problem.action_space.num_outputs)
+    sizes = (len(TRANSFORMS) * len(quantiles), *hidden_units, problem.decision.action_space.num_outputs)
     weights = NetworkWeights(
         tuple(quantiles),
         tuple(quantiles.values()),
@@ -31,6 +31,6 @@ def random_policy(
         tuple(np.zeros(width, np.float32) for width in sizes[1:]),
         {"problem": problem.name, "method": f"random weights, seed {seed}; not trained"},
     )
-    if "saved_model" not in problem.action_space.formats(weights):
+    if "saved_model" not in problem.decision.action_space.formats(weights):
         raise PolicyError(f"{problem.name}: its policies have no SavedModel, so there is nothing that LLVM could load")
     return weights

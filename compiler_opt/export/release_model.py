@@ -26,7 +26,7 @@ from compiler_opt.files import write_atomically
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problems.decision import Decision
 from compiler_opt.problems.regalloc_eviction import signature as eviction
 from compiler_opt.spaces.native import byte_rows, include_directory
 from compiler_opt.tensor_spec import TensorSpec
@@ -84,18 +84,18 @@ SAVED_MODEL_FILE = "saved_model.pb"
 _C_TYPES = {_INT64: "int64_t", _FLOAT: "float"}
 
 
-def header_text(policies: Mapping[str, NetworkWeights], problem: AnyProblem, model: EmbeddedModel) -> str:
+def header_text(policies: Mapping[str, NetworkWeights], decision: Decision, model: EmbeddedModel) -> str:
     """The self-contained header of a problem's policies.
 
     Args:
       policies: by name, by which the compiler selects one; or a single one with the name "".
-      problem: of all policies.
-      model: the problem's names in LLVM.
+      decision: of all policies.
+      model: the decision's names in LLVM.
 
     Raises:
       PolicyError: a name is invalid, or a network is for another problem, or too large.
     """
-    learned = [problem.policy(weights, origin=name) for name, weights in policies.items()]
+    learned = [decision.policy(weights, origin=name) for name, weights in policies.items()]
     tensors = {spec.name: spec for spec in model.features}
     arguments = {
         name: tensors.get(name, TensorSpec(name, _INT64, (1,))) for policy in learned for name in policy.needed_features
@@ -104,8 +104,8 @@ def header_text(policies: Mapping[str, NetworkWeights], problem: AnyProblem, mod
         for each in names:
             if not re.fullmatch(r"[\w.\-]+", each, re.ASCII):
                 raise PolicyError(f"release model: expected the name of {what}, found {each!r}")
-    blobs = [problem.native_form(weights) for weights in policies.values()]
-    native, name = problem.action_space.native_model, model.class_name
+    blobs = [decision.native_form(weights) for weights in policies.values()]
+    native, name = decision.action_space.native_model, model.class_name
     guard = f"COMPILER_OPT_{name.upper()}_H_"
     files = ("policy_network.h", *native.headers, "release_model.h")
     headers = ((include_directory() / file).read_text(encoding="utf-8") for file in files)
@@ -175,7 +175,7 @@ def source_text(model: EmbeddedModel) -> str:
 
 
 def write_release_model(
-    policies: Mapping[str, NetworkWeights], problem: AnyProblem, model: EmbeddedModel, directory: Path
+    policies: Mapping[str, NetworkWeights], decision: Decision, model: EmbeddedModel, directory: Path
 ) -> list[Path]:
     """Writes header, source and object; returns their paths. See `header_text` for the arguments.
 
@@ -185,7 +185,7 @@ def write_release_model(
       OutputError: a file cannot be written.
     """
     header, source, output = (directory / f"{model.class_name}{suffix}" for suffix in (".h", ".cpp", ".o"))
-    header_content, source_content = header_text(policies, problem, model), source_text(model)
+    header_content, source_content = header_text(policies, decision, model), source_text(model)
     compiler = next(filter(None, map(shutil.which, _CPP_COMPILERS)), None)
     if compiler is None:
         raise ToolchainError("release model: found no C++ compiler on PATH; install the package g++")

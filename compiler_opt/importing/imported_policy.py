@@ -68,7 +68,7 @@ def read_policy(source: Path) -> ImportedPolicy:
             f"{source}: expected a folder with {SAVED_MODEL_FILE}, or a file *{TFLITE_SUFFIX}; found neither"
         )
     problem = _problem(model)
-    weights = policy_network(model, problem.feature_names)
+    weights = policy_network(model, problem.decision.feature_names)
     metadata = {
         "problem": problem.name,
         "method": f"imported from google/ml-compiler-opt, {model.form}",
@@ -139,7 +139,7 @@ def _problem(model: Model) -> AnyProblem:
     """The problem that a model decides, by the name of its output."""
     decides = {embedded.advice.name: name for name, embedded in EMBEDDED_MODELS.items()}
     problem = problems.load("inlining")
-    if decides.get(model.advice) != problem.advisor.problem:
+    if decides.get(model.advice) != problem.decision.advisor.problem:
         what = f", which is {decides[model.advice]}" if model.advice in decides else ""
         raise PolicyError(
             f"{model.origin}: decides {model.advice!r}{what}; expected {EMBEDDED_MODELS['inlining'].advice.name!r}: "

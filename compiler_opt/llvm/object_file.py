@@ -86,17 +86,17 @@ class ObjectSizes:
     function_comdats: dict[str, str]
     relocation_bytes: int = 0
 
-    def with_worth(self, worth: Mapping[str, int]) -> "ObjectSizes":
-        """The sizes with the bytes that functions are worth beside their code, as for what they cost when they run.
+    def with_added(self, num_bytes: Mapping[str, int]) -> "ObjectSizes":
+        """The sizes with further bytes of functions, as for what they cost when they run.
 
         What is not in `functions` counts only in the text.
         """
         functions, comdats = dict(self.functions), dict(self.comdats)
-        for name in worth.keys() & functions.keys():
-            functions[name] += worth[name]
+        for name in num_bytes.keys() & functions.keys():
+            functions[name] += num_bytes[name]
             if name in self.function_comdats:
-                comdats[self.function_comdats[name]] += worth[name]
-        text_bytes = self.text_bytes + sum(worth.values())
+                comdats[self.function_comdats[name]] += num_bytes[name]
+        text_bytes = self.text_bytes + sum(num_bytes.values())
         return dataclasses.replace(self, text_bytes=text_bytes, functions=functions, comdats=comdats)
 
 

@@ -67,7 +67,7 @@ def build_without_growth(
             if level and not options:
                 level = _EVERYWHERE
                 with replaced_folder(folder / "policy") as new:
-                    NetworkWeights.keeping_default(context.problem.feature_names[0]).save(new)
+                    NetworkWeights.keeping_default(context.problem.decision.feature_names[0]).save(new)
             else:
                 level = 1
                 kept = options if keeps_options else NO_OPTIONS

@@ -48,7 +48,7 @@ def optimize(
       CompilerOptError: an error that the user can fix; the same call then continues.
     """
     problem = problems.load("inlining")
-    features = toolchain.require(problem.advisor.problem).feature_names
+    features = toolchain.require(problem.decision.advisor.problem).feature_names
     for tool in ("clang++", "ld.lld", "llvm-ar"):
         toolchain.tool(tool)
     reused = ReusedPolicy.find(settings.reuse_policy) if settings.reuse_policy is not None else None
@@ -56,7 +56,7 @@ def optimize(
     if reused is None and settings.trains:
         require_tensorflow("training a policy (without --reuse_policy, with less --search_minutes than --minutes)")
     if given:
-        policy = problem.load_policy(pretrained.folder(given))
+        policy = problem.decision.load_policy(pretrained.folder(given))
         policy.check(features)
         check_observed((spec.name for spec in toolchain.problems["inlining"].features), policy.weights.features, given)
     if settings.reuse_policy is not None and settings.reuse_policy.resolve() == settings.output.resolve():
@@ -154,7 +154,7 @@ def _report(
 
 
 def _costs(context: OptimizationContext) -> tuple[Cost, ...]:
-    support = context.toolchain.problems[context.problem.advisor.problem]
+    support = context.toolchain.problems[context.problem.decision.advisor.problem]
     costs = []
     for name, step in context.state.steps.items():
         compiles = int(step.result.get("compiles", step.result.get("objects", 0)))

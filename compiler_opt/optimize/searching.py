@@ -49,7 +49,7 @@ def search_decisions(context: OptimizationContext, corpus: Corpus, policy_dir: P
         step.result = {"minutes": minutes, "policy": policy}
         state.save()
         folder.mkdir(parents=True, exist_ok=True)
-        base = context.problem.load_policy(policy_dir)
+        base = context.problem.decision.load_policy(policy_dir)
         toolchain = with_plugin_features(context.toolchain, base.plugin_features)
         targets = {name: [module.name for module in modules] for name, modules in corpus.projects().items()}
         with search_bar(None) as bar, WorkerPool(toolchain, context.problem, context.settings.jobs) as pool:

@@ -39,8 +39,8 @@ from compiler_opt.optimize.results import TargetSize, measure
 from compiler_opt.optimize.verdict import Verdict
 from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.progress_bar import progress_bar
-from compiler_opt.search.profiled import ProfiledPrice, profiled_pool, search_profiled
-from compiler_opt.search.progress_bar import priced_bar
+from compiler_opt.search.profiled import CostWeights, profiled_pool, search_profiled
+from compiler_opt.search.progress_bar import weighted_bar
 from compiler_opt.search.search import SearchSettings
 
 METRICS: Mapping[str, Metric] = {
@@ -68,7 +68,7 @@ class SpeedSettings:
     Attributes:
       benchmark: commands that run in the build folder.
       metric: a name of `METRICS`.
-      bytes_per_percent: text that one percent of the metric is worth; None for `DEFAULT_BYTES_PER_PERCENT`.
+      bytes_per_percent: text that one percent of the metric counts as; None for `DEFAULT_BYTES_PER_PERCENT`.
       minutes: how long to search.
       seed: of random moves.
       wall_rounds: how often the benchmark is timed in both builds.
@@ -157,7 +157,7 @@ def optimize_for_speed(
       CompilerOptError: an error that the user can fix; the same call then continues.
     """
     problem = PROBLEM
-    toolchain.require(problem.advisor.problem)
+    toolchain.require(problem.decision.advisor.problem)
     for tool in ("clang++", "ld.lld", "llvm-ar", "llvm-profdata", "llvm-readobj"):
         toolchain.tool(tool)
     callgrind.valgrind()
@@ -295,12 +295,12 @@ class _SpeedOptimization:
         context.forget_results()
         toolchain = context.toolchain
         profile = CompiledProfile(self._profile, toolchain)
-        cost = ProfiledPrice(profile, block_costs.load(block_costs.INSTRUCTIONS, toolchain), price, own_share)
+        cost = CostWeights(profile, block_costs.load(block_costs.INSTRUCTIONS, toolchain), price, own_share)
         with state.step(SEARCH) as step, contextlib.ExitStack() as stack:
             step.result = {"minutes": speed.minutes}
             state.save()
             folder.mkdir(parents=True, exist_ok=True)
-            show = stack.enter_context(priced_bar(context.program.name, speed.metric, price))
+            show = stack.enter_context(weighted_bar(context.program.name, speed.metric, price))
             found = search_profiled(
                 corpus.modules,
                 stack.enter_context(profiled_pool(toolchain, cost, context.settings.jobs)),

@@ -119,7 +119,7 @@ def record_decisions(context: OptimizationContext, corpus: Corpus, *, write_trac
         context.state.forget("trace")  # Recorded when nothing was to be trained.
 
     def work(step: Step) -> dict[str, Any]:
-        decisions = DecisionHashes(problem.feature_names)
+        decisions = DecisionHashes(problem.decision.feature_names)
         path = context.folder / TRACE if write_trace else None
         with WorkerPool(toolchain, problem) as pool:
             trace = record_default_trace(corpus, problem, toolchain, pool, path, on_context=decisions.add)
@@ -185,7 +185,7 @@ def take_policy(context: OptimizationContext, corpus: Corpus) -> Path:
             if (card := ModelCard.load(source)) is not None:
                 card.save(new)
         else:
-            NetworkWeights.keeping_default(context.problem.feature_names[0]).save(new)
+            NetworkWeights.keeping_default(context.problem.decision.feature_names[0]).save(new)
     return folder
 
 

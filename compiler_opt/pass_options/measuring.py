@@ -10,7 +10,9 @@ from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.llvm.elf import ElfFile
 from compiler_opt.llvm.object_file import ObjectSizes, object_sizes, text_parts
-from compiler_opt.problems.inlining import InliningForSize
+from compiler_opt.problems.inlining import DECISION
+from compiler_opt.problems.objective import Reader
+from compiler_opt.problems.problem import CompileTask
 
 SETTINGS = RolloutSettings(timeout_s=30.0)
 
@@ -24,14 +26,15 @@ class MeasuredObject:
     code_bytes: int
 
 
-class WholeObjects(InliningForSize):
-    """Inlining for size, but what is measured is a `MeasuredObject`; only for plain compilations."""
+def _read(object_path: Path, remarks: bytes) -> MeasuredObject:
+    del remarks
+    file = ElfFile.read(object_path)
+    digest = hashlib.sha256(object_path.read_bytes()).digest()
+    return MeasuredObject(digest, object_sizes(file), text_parts(file).code)
 
-    def measure(self, object_path: Path, remarks: bytes) -> MeasuredObject:  # type: ignore[override]
-        del remarks
-        file = ElfFile.read(object_path)
-        digest = hashlib.sha256(object_path.read_bytes()).digest()
-        return MeasuredObject(digest, object_sizes(file), text_parts(file).code)
+
+WHOLE_OBJECTS = CompileTask(DECISION, Reader(_read))
+"""For plain compilations, in which nobody is asked for decisions."""
 
 
 @dataclasses.dataclass(frozen=True)

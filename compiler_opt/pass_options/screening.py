@@ -37,7 +37,7 @@ from compiler_opt.kept_results import RecordFile, check_conditions
 from compiler_opt.llvm.pass_options import PassOption, parse_option
 from compiler_opt.pass_options.candidates import further
 from compiler_opt.pass_options.measuring import Compiled, MeasuredObject, compile_all
-from compiler_opt.problems.inlining.comdats import comdat_copies, function_weights, weighted_text_bytes
+from compiler_opt.problems.linked_text import comdat_copies, function_weights, weighted_text_bytes
 
 CONDITIONS_FILE, PLAIN_FILE, DETECTED_FILE, MEASURED_FILE = (
     "screening.json",
@@ -132,7 +132,7 @@ class Screening:
 
         Args:
           corpus: projects to train on.
-          pool: compiles and measures `WholeObjects`.
+          pool: compiles and measures `WHOLE_OBJECTS`.
           identity: the compiler's.
           folder: of the results.
           settings: how to screen.

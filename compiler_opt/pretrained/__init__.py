@@ -23,6 +23,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.pretrained.shelf import PREFIX as PREFIX
 from compiler_opt.pretrained.shelf import Shelf
+from compiler_opt.problems.decision import Decision
 from compiler_opt.problems.problem import AnyProblem
 
 
@@ -61,7 +62,9 @@ def find_default(problem: AnyProblem, toolchains: Iterable[Toolchain]) -> str | 
       PolicyError: the index or a policy is damaged.
       ToolchainError: a compiler has no channel for the problem.
     """
-    name = Shelf.installed().best(problem.name, [offered_features(toolchain, problem) for toolchain in toolchains])
+    name = Shelf.installed().best(
+        problem.name, [offered_features(toolchain, problem.decision) for toolchain in toolchains]
+    )
     return None if name is None else PREFIX + name
 
 
@@ -83,12 +86,12 @@ def default(problem: AnyProblem, toolchains: Iterable[Toolchain], flag: str) -> 
     raise PolicyError(f"{flag}: {reason}; train a policy (README.md says how) and give its folder")
 
 
-def offered_features(toolchain: Toolchain, problem: AnyProblem) -> frozenset[str]:
+def offered_features(toolchain: Toolchain, decision: Decision) -> frozenset[str]:
     """The names of all features that policies can observe with a compiler, and its plugin if that can be built.
 
     Raises:
-      ToolchainError: it has no channel for the problem.
+      ToolchainError: it has no channel for it.
     """
-    support = toolchain.require(problem.advisor.problem)
-    lacks_plugin = problem.advisor == INLINING and not can_build(toolchain)
+    support = toolchain.require(decision.advisor.problem)
+    lacks_plugin = decision.advisor == INLINING and not can_build(toolchain)
     return frozenset((spec.name for spec in support.features) if lacks_plugin else support.feature_names)

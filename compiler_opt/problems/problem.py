@@ -1,187 +1,83 @@
-"""The protocol of a decision problem, and loading problems by name; each problem has a folder here."""
+"""Problems, pairs of a decision and an objective, and loading them by name; those that ship have a folder here each."""
 
-import abc
+import dataclasses
 import importlib
 import importlib.metadata
 import pkgutil
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias
 
 import numpy as np
 
 from compiler_opt import problems
 from compiler_opt.checked_values import Json
 from compiler_opt.errors import ConfigError, PolicyError
-from compiler_opt.llvm.advisors import AdvisorFlags
-from compiler_opt.llvm.interactive import FunctionOfDecisions
-from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.policies.policy import Policy
-from compiler_opt.policies.rule import Rule
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.spaces.action_space import ActionSpace
+from compiler_opt.problems.decision import Decision, Sites
+from compiler_opt.problems.objective import Context, Measurement, Objective, Reader
 from compiler_opt.spaces.learned_policy import LearnedPolicy
-from compiler_opt.tensor_spec import TensorSpec
-
-if TYPE_CHECKING:
-    from compiler_opt.spaces.heads.head import Head
-
-Measurement = TypeVar("Measurement")
-"""What a worker reads from one compilation; picklable, and small enough to send between processes."""
-
-Context = TypeVar("Context")
-"""What scoring needs to know of a module's project; JSON."""
-
-Sites: TypeAlias = CallSites | FunctionOfDecisions
-"""Where T decisions were made: call sites for inlining, otherwise functions."""
 
 
-class Problem(abc.ABC, Generic[Measurement, Context]):
-    """One kind of decision, and what its results cost.
+@dataclasses.dataclass(frozen=True)
+class CompileTask(Generic[Measurement]):
+    """What a worker knows of a problem: what is decided, and what is read from an object. Picklable."""
 
-    measurement = problem.measure(object_path, remarks)                            # worker, for each compilation
-    context = problem.project_context(measurements of the default)                 # host, once per project
-    score = problem.score(measurement, context)                                    # lower is better
-    credit = problem.credit(measurements, sites, context)                          # for rollouts of the same module
+    decision: Decision
+    reader: Reader[Measurement]
+
+    @property
+    def task(self) -> "CompileTask[Measurement]":
+        """Itself, as `Problem.task`."""
+        return self
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem(Generic[Measurement, Context]):
+    """A decision and an objective.
+
+    PROBLEM = Problem(inlining.DECISION, FewFunctions(), "few_functions")
+
+    Attributes:
+      decision: what the compiler asks.
+      objective: what the result costs.
+      name: by default the decision's; policies and traces record it.
+
+    Raises:
+      ConfigError: the objective is none for these decisions.
     """
 
-    name: str
-    """Also the name of its folder here, and of its folder of gin files."""
+    decision: Decision
+    objective: Objective[Measurement, Context]
+    name: str = ""
 
-    advisor: AdvisorFlags
-    """Which decisions of the compiler; several problems may score the same decisions differently."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.decision.name)
+        if self.decision.moves_code and self.objective.per_call:
+            raise ConfigError(
+                f"{self.name}: {self.decision.name} moves code between functions, so it needs an objective that counts "
+                f"whole programs, such as linked text; found {self.objective.score_name}, of each call of a function"
+            )
 
-    feature_names: tuple[str, ...]
-    """A network's inputs, in order (of each candidate, if there are several); the compiler may offer more."""
+    @property
+    def task(self) -> CompileTask[Measurement]:
+        """What is sent to workers."""
+        return CompileTask(self.decision, self.objective.reader)
 
-    action_space: ActionSpace
-    """The kind of action, which determines how policies learn and decide."""
+    @property
+    def context_policies(self) -> tuple[Policy, ...]:
+        """Policies under which modules are also compiled for `Objective.project_context`, besides the default."""
+        return self.decision.bounding_policies if self.objective.has_copies else ()
 
-    score_name: str
-    """The score's name in reports."""
-
-    is_size: bool = False
-    """Whether the score estimates the bytes of the linked program, which reports then give first."""
-
-    default_policy: Policy | None = None
-    """Rebuilds the compiler's own decisions, if the compiler does not send them."""
-
-    rule: Rule | None = None
-    """A family of rules, one of which is close to the compiler's own."""
-
-    remark_pass: str | None = None
-    """The pass whose optimisation remarks `measure` needs."""
-
-    object_options: tuple[str, ...] = ()
-    """Options of cc1 for all compilations, such as those that write into the object what `measure` reads there."""
-
-    scored_by: str = ""
-    """What else a score depends on, such as a cost model: it is kept with what was measured, and with policies."""
-
-    context_policies: tuple[Policy, ...] = ()
-    """Policies under which modules are also compiled for `project_context`, besides the default."""
-
-    def decide_as(self, other: "Problem[Any, Any]") -> None:
-        """Makes the decisions those of another problem, which this one scores differently."""
-        self.name = other.name
-        self.advisor = other.advisor
-        self.feature_names = other.feature_names
-        self.action_space = other.action_space
-        self.default_policy = other.default_policy
-        self.rule = other.rule
-        self.context_policies = other.context_policies
-
-    @abc.abstractmethod
-    def measure(self, object_path: Path, remarks: bytes) -> Measurement:
-        """Reads what the score needs from an object file and the remarks of `remark_pass`, if there is one.
-
-        Raises:
-          ProtocolError: the object or the remarks are damaged.
-        """
-
-    def supported_features(self, compiler_features: Iterable[str]) -> tuple[str, ...]:
-        """All features that a policy may observe with a compiler that sends these."""
-        return self.action_space.supported_features(self.feature_names, compiler_features)
-
-    def available_features(self, compiler_features: Collection[str]) -> list[str]:
-        """The supported features that are available from a compiler that sends these.
-
-        Raises:
-          PolicyError: it does not send a feature that every policy needs.
-        """
-        try:
-            return self.action_space.available_features(self.feature_names, compiler_features)
-        except PolicyError as error:
-            raise PolicyError(f"{self.name}: {error}") from None
-
-    def policy(
-        self, weights: NetworkWeights, *, temperature: float = 0.0, name: str = "policy", origin: str = ""
-    ) -> LearnedPolicy:
-        """The policy that decides by a network.
-
-        Raises:
-          PolicyError: the network is for another problem.
-        """
-        return self.action_space.policy(weights, temperature=temperature, name=name, origin=origin)
-
-    def load_policy(self, directory: Path, *, name: str = "policy", margin: float | None = None) -> LearnedPolicy:
-        """The greedy policy in a folder; `margin` replaces its own, see `NetworkWeights`.
-
-        Raises:
-          PolicyError: there is none, it is damaged, it is for another problem, or it can have no such margin.
-        """
-        return self.policy(NetworkWeights.load(directory).with_margin(margin), name=name, origin=str(directory))
-
-    def native_form(self, weights: NetworkWeights) -> bytes:
-        """The form in which our plugins run the network, see `spaces.native`.
-
-        Raises:
-          PolicyError: the network has no native form, or is larger than the evaluator allows.
-        """
-        return self.action_space.native_form(weights, self.name)
-
-    def head(self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec]) -> "Head":
-        """The trainable side of the action space, for those features of the vocabulary that the problem supports.
-
-        Raises:
-          PolicyError: the compiler does not send what the problem needs.
-        """
-        supported = self.supported_features(spec.name for spec in compiler_features)
-        known = {name: quantiles[name] for name in supported if name in quantiles}
-        try:
-            return self.action_space.head(known, compiler_features)
-        except PolicyError as error:
-            raise PolicyError(f"{self.name}: {error}") from None
-
-    @abc.abstractmethod
-    def project_context(self, measurements: Iterable[Measurement], others: Iterable[Measurement] = ()) -> Context:
-        """What scoring needs to know of a project.
-
-        Args:
-          measurements: of the project's modules, compiled by the default.
-          others: of the same modules under `context_policies`; without them the context is less exact.
-        """
-
-    def shared_parts(self, measurement: Measurement) -> Iterable[str]:
-        """Names of the parts of an object of which a linker keeps one copy in a project; by default none."""
-        del measurement
-        return ()
-
-    def with_copies(self, context: Context, copies: Mapping[str, float]) -> Context:
-        """The context if a project's modules emit other copies of shared parts.
-
-        Args:
-          context: by `project_context`.
-          copies: how many modules emit each part that several may emit; an average, so not always whole.
-        """
-        del copies
-        return context
-
-    @abc.abstractmethod
     def score(self, measurement: Measurement, context: Context) -> float:
-        """What a module's object costs; lower is better. The default's score is the baseline."""
+        """See `Objective.score`."""
+        return self.objective.score(measurement, context)
 
-    @abc.abstractmethod
+    def own_costs(self, measurement: Measurement, context: Context) -> Mapping[str, float] | None:
+        """What each function costs, if decisions change only the function that they are made in; otherwise None."""
+        return None if self.decision.moves_code else self.objective.by_function(measurement, context)
+
     def credit(
         self, measurements: Sequence[Measurement], sites: Sequence[Sites], context: Context
     ) -> list[np.ndarray] | None:
@@ -194,13 +90,11 @@ class Problem(abc.ABC, Generic[Measurement, Context]):
 
         Returns:
           for each rollout `[T]` float64 in units of the score, positive if better than the group's mean; None if the
-          problem has no finer credit than the module's score.
+          objective has no finer costs than the module's score.
         """
-
-    def by_function(self, measurement: Measurement) -> Mapping[str, float] | None:
-        """The score of each function, if a decision changes only the function that it is made in; otherwise None."""
-        del measurement
-        return None
+        costs = [self.objective.by_function(measurement, context) for measurement in measurements]
+        found = [each for each in costs if each is not None]
+        return self.decision.credit(found, sites) if len(found) == len(costs) else None
 
 
 AnyProblem: TypeAlias = Problem[Any, Any]
@@ -230,7 +124,10 @@ def load(name: str) -> AnyProblem:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise ConfigError(f"problem {name!r}: cannot be imported ({error}); expected MODULE:PROBLEM") from error
+        raise ConfigError(
+            f"problem {name!r}: cannot be imported ({error}); expected MODULE:PROBLEM, a pair of a decision and an "
+            "objective (docs/new_problem.md)"
+        ) from error
     if not isinstance(found, Problem):
         raise ConfigError(f"problem {name!r}: expected an instance of Problem, found {type(found).__name__}")
     return found
@@ -259,7 +156,7 @@ def load_policy(directory: Path, *, name: str = "policy") -> LearnedPolicy:
     Raises:
       PolicyError: there is none, it is damaged, or its problem is not installed.
     """
-    return recorded(NetworkWeights.load(directory).metadata, str(directory)).load_policy(directory, name=name)
+    return recorded(NetworkWeights.load(directory).metadata, str(directory)).decision.load_policy(directory, name=name)
 
 
 def _references() -> dict[str, str]:

@@ -329,8 +329,8 @@ def clone(
 ) -> Path:
     """Clones a trace under a vocabulary, see `pipeline.clone_default`; returns the policy's folder."""
     trace = Trace(*trace_paths)
-    head = problem.head(quantiles, trace.features)
-    teacher = None if taught_by is None else Teacher(taught_by, problem.action_space, trace)
+    head = problem.decision.head(quantiles, trace.features)
+    teacher = None if taught_by is None else Teacher(taught_by, problem.decision.action_space, trace)
     with progress_bar(total=trace.num_decisions, description="reading", unit="decision", unit_scale=True) as progress:
         try:
             training, held_out = load_examples(
@@ -362,7 +362,7 @@ def clone(
         **({} if teacher is None else {"teacher": teacher.weights.checksum()}),
     }
     weights = dataclasses.replace(cloned.weights, metadata=metadata)
-    policy_dir = save_run_policy(root_dir, weights, problem.action_space, trace.advice.name, trace.features)
+    policy_dir = save_run_policy(root_dir, weights, problem.decision.action_space, trace.advice.name, trace.features)
     echo(
         f"{policy_dir}: accuracy {cloned.best['accuracy']:.2%} on held-out modules, "
         f"{cloned.best['majority_rate']:.2%} by always choosing the majority class"

@@ -61,7 +61,7 @@ class ValidationResult:
         """Raises CorpusError if no project was linked."""
         policy = evaluation.policy
         total = evaluation.totals[policy]
-        if evaluation.problem.is_size:
+        if evaluation.problem.objective.is_size:
             linked = {project.name: project.linked_change(policy) for project in evaluation.projects}
             by_project = {name: change for name, change in linked.items() if change is not None}
             if not by_project:
@@ -81,7 +81,7 @@ class BestPolicy:
         """Reads what an earlier session has kept; a folder that is damaged is set aside."""
         self._context = context
         self._folder = context.root_dir / BEST_POLICY_DIR
-        self._measure = "linked text" if context.problem.is_size else "score"
+        self._measure = "linked text" if context.problem.objective.is_size else "score"
         self._best = self._load() if context.validation is not None else None
 
     def validate(self, iteration: int, policy: Callable[[], NetworkWeights]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class BestPolicy:
         if self._recorded_mean(best) <= 0:
             _LOG.info("saving %s", reason)
             return best
-        if not self._context.problem.policy(best).takes_margin:
+        if not self._context.problem.decision.policy(best).takes_margin:
             _LOG.warning("WORSE THAN THE DEFAULT: %s; it is saved, but do not deploy it", reason)
             return dataclasses.replace(best, metadata={**best.metadata, "worse_than_the_default": reason})
         _LOG.warning("WORSE THAN THE DEFAULT: %s; the saved policy takes only the default's decisions", reason)
@@ -146,7 +146,7 @@ class BestPolicy:
     def _evaluate(self, weights: NetworkWeights) -> ValidationResult:
         context, config = self._context, self._context.config
         assert context.validation is not None
-        policy = context.problem.policy(weights, name="validated")
+        policy = context.problem.decision.policy(weights, name="validated")
         write_development_model(context.pool.policies, policy, context.action_name, config.backend)
         rollout: RolloutSettings = context.rollout_settings()
         return ValidationResult.of(
@@ -198,8 +198,8 @@ class BestPolicy:
         names = [module.name for module in corpus.modules]
         problem = self._context.problem
         content = [str(corpus.root.resolve()), names, self._context.toolchain.identity(), problem.name]
-        if problem.scored_by:
-            content.append(problem.scored_by)
+        if problem.objective.identity:
+            content.append(problem.objective.identity)
         return hashlib.sha256(json.dumps(content).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     @staticmethod

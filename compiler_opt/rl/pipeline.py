@@ -186,7 +186,7 @@ def run(
     if held_out is None:
         return Trained(policy_dir, None)
     how = EvaluationSettings(num_workers=num_workers, seed=seed)
-    policy = problem.load_policy(policy_dir)
+    policy = problem.decision.load_policy(policy_dir)
     return Trained(policy_dir, evaluate(held_out, policy, problem=problem, toolchain=toolchain, settings=how))
 
 
@@ -246,7 +246,7 @@ def make_vocabulary(
         with progress_bar(total=total, description="counting", unit="decision", unit_scale=True) as progress:
             quantiles = trace_quantiles(
                 trace,
-                problem.action_space,
+                problem.decision.action_space,
                 config,
                 sampling_fraction=sampling_fraction,
                 seed=seed,
@@ -262,7 +262,7 @@ def shipped_vocabulary(problem: Problem) -> Path | None:
 
     Its folder is where google/ml-compiler-opt has its vocabulary, so that its users can replace it in their checkout.
     """
-    name = _SHIPPED_VOCABULARIES.get(problem.advisor.problem)
+    name = _SHIPPED_VOCABULARIES.get(problem.decision.advisor.problem)
     folder = Path(__file__).parent / str(name) / "vocab"
     return folder if name is not None and folder.is_dir() else None
 
@@ -306,7 +306,7 @@ def clone_default(
         trace = describe_trace(*((trace_path,) if isinstance(trace_path, Path) else trace_path))
     problem = problem or problems.recorded(trace.about, str(trace.path))
     _check_recurrence(settings.network, problem)
-    embeddings = inlining.vocabulary(problem.advisor) if inlining is not None else None
+    embeddings = inlining.vocabulary(problem.decision.advisor) if inlining is not None else None
     if embeddings is not None:
         check_same(trace.about.get("toolchain"), embeddings, str(trace.path))
     available = [spec.name for spec in trace.features]
@@ -369,7 +369,7 @@ def train(
             f"from single decisions, found {settings.network.lstm_units}; use ppo, reinforce, dqn or es"
         )
     quantiles = _training_vocabulary(vocabulary_dir, settings.training.warmstart_policy_dir, problem, toolchain)
-    if problem.advisor == INLINING:
+    if problem.decision.advisor == INLINING:
         toolchain = with_plugin_features(toolchain, quantiles)
 
     config, network = settings.training, settings.network
@@ -403,7 +403,7 @@ def train(
 
 def _check_recurrence(network: NetworkConfig, problem: Problem) -> None:
     """Raises ConfigError if the problem's policies cannot be recurrent."""
-    if network.lstm_units and not problem.action_space.takes_recurrence:
+    if network.lstm_units and not problem.decision.action_space.takes_recurrence:
         raise ConfigError(
             f"network.lstm_units: expected 0 for {problem.name}, found {network.lstm_units}; only policies with binary "
             "actions, such as those for inlining, can have a recurrent layer"
@@ -437,9 +437,10 @@ def _training_vocabulary(
       PolicyError: one cannot be read, the vocabulary lacks a feature, or the policy needs other features or embeddings
         than the compiler provides.
     """
-    support = toolchain.require(problem.advisor.problem)
+    support = toolchain.require(problem.decision.advisor.problem)
     compiler_features = support.feature_names
-    supported, available = problem.supported_features(compiler_features), problem.available_features(compiler_features)
+    supported = problem.decision.supported_features(compiler_features)
+    available = problem.decision.available_features(compiler_features)
     if warmstart_policy_dir:
         # A policy's weights are meaningful only under its own quantiles.
         weights = NetworkWeights.load(pretrained.folder(warmstart_policy_dir))
@@ -465,5 +466,5 @@ def _training_vocabulary(
 def _observed(problem: Problem, available: Iterable[str], vocabulary_dir: Path) -> list[str]:
     """The features to observe: all supported ones, but of our plugin's only those that the vocabulary has."""
     listed = listed_features(vocabulary_dir)
-    supported = problem.supported_features(available)
+    supported = problem.decision.supported_features(available)
     return [name for name in supported if name in listed or not plugin_features.among([name])]

@@ -114,7 +114,7 @@ def choose(
       CorpusError: most modules fail, or no project can be linked.
       PolicyError: a policy is for another problem, or does not fit the compiler.
     """
-    first, *others = (problem.policy(weights, name=name) for name, weights in candidates.items())
+    first, *others = (problem.decision.policy(weights, name=name) for name, weights in candidates.items())
     evaluation = evaluate(
         corpus, first, others, problem=problem, toolchain=toolchain, settings=settings, on_rollout=on_rollout
     )
@@ -142,7 +142,7 @@ def with_best_margin(
       PolicyError: a margin is out of range, or the policy can have none.
       CorpusError: most modules fail, or no project can be linked under all margins.
     """
-    policy = problem.policy(choice.weights, name=choice.name)
+    policy = problem.decision.policy(choice.weights, name=choice.name)
     found = choose_margin(
         corpus,
         policy,

@@ -103,7 +103,7 @@ class DecisionSampler:
     def collection_policy(self, weights: NetworkWeights, temperature: float) -> CollectionPolicy:
         """Rollouts under a network that samples, as many of each module as the settings say."""
         context = self._context
-        policy = context.problem.policy(weights, temperature=temperature)
+        policy = context.problem.decision.policy(weights, temperature=temperature)
         write_development_model(context.pool.policies, policy, context.action_name, context.config.backend)
         settings = context.rollout_settings(record_call_sites=True)
         return RepeatedPolicy(

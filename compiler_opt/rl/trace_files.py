@@ -275,7 +275,8 @@ def describe(path: Path) -> dict[str, Json]:
         )
     problem = problems.load(advices[found[0]])
     # Policies may not observe these.
-    hidden = {"reward", *found, problem.advisor.default_feature, problem.advisor.plugin_default_feature}
+    advisor = problem.decision.advisor
+    hidden = {"reward", *found, advisor.default_feature, advisor.plugin_default_feature}
     return {
         "format": FORMAT,
         "problem": problem.name,

@@ -78,18 +78,18 @@ class TrainingContext:
 
     @property
     def compiler_features(self) -> tuple[TensorSpec, ...]:
-        return self.toolchain.require(self.problem.advisor.problem).features
+        return self.toolchain.require(self.problem.decision.advisor.problem).features
 
     @property
     def action_name(self) -> str:
         """The advice's name, such as `inlining_decision`."""
-        advice = self.toolchain.require(self.problem.advisor.problem).advice
+        advice = self.toolchain.require(self.problem.decision.advisor.problem).advice
         return advice.name if advice is not None else self.problem.name
 
     @functools.cached_property
     def head(self) -> "Head":
         """The head of the problem's action space under the vocabulary. Needs TensorFlow."""
-        return self.problem.head(self.quantiles, self.compiler_features)
+        return self.problem.decision.head(self.quantiles, self.compiler_features)
 
     @functools.cached_property
     def baseline(self) -> Baseline:
@@ -150,7 +150,7 @@ class TrainingContext:
         """Everything that measurements of the corpus depend on."""
         corpus = str(self.corpus.root.resolve())
         about = {"toolchain": self.toolchain.identity(), "corpus": corpus, **self.corpus.problem_config.to_json()}
-        return about | _scored_by(self.problem)
+        return about | self.problem.objective.metadata()
 
 
 def origin(corpus: Corpus, modules: Sequence[Module], problem: Problem, toolchain: Toolchain) -> dict[str, Any]:
@@ -165,13 +165,8 @@ def origin(corpus: Corpus, modules: Sequence[Module], problem: Problem, toolchai
             "targets": corpus.targets(toolchain.target),
         },
         **corpus.problem_config.to_json(),
-        **_scored_by(problem),
+        **problem.objective.metadata(),
     }
-
-
-def _scored_by(problem: Problem) -> dict[str, str]:
-    """The entry of metadata; nothing if the score is the problem's own."""
-    return {"scored_by": problem.scored_by} if problem.scored_by else {}
 
 
 def fingerprint(
@@ -205,7 +200,7 @@ def describe_settings(
         "compile_task": problem.name,
         "corpus": describe_corpus(corpus),
         "compiler": toolchain.version_text,
-        **_scored_by(problem),
+        **problem.objective.metadata(),
     }
     for name, config in {**configs, "problem_config": corpus.problem_config}.items():
         found |= {f"{name}.{field}": value for field, value in dataclasses.asdict(config).items()}

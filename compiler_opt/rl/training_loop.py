@@ -99,7 +99,7 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
             checkpoints.save(progress.iteration, _state(context, algorithm, latest, progress))
     weights = best.choose(progress.iteration, policy_now)
     save_run_policy(
-        context.root_dir, weights, context.problem.action_space, context.action_name, context.compiler_features
+        context.root_dir, weights, context.problem.decision.action_space, context.action_name, context.compiler_features
     )
     return weights
 

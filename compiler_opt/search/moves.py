@@ -64,7 +64,7 @@ class Hotness:
 
     Attributes:
       functions: those that are worth a move: their calls, and calls of them; None for all.
-      call_bytes: by caller and callee, what all calls may save by being inlined, priced in bytes.
+      call_bytes: by caller and callee, what all calls may save by being inlined, in bytes.
     """
 
     functions: frozenset[str] | None = None

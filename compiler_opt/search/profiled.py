@@ -1,7 +1,7 @@
 """Searches for the inlining decisions that make a program fast, by LLVM's profile of a run of it.
 
 The search is the one for size. Only the sizes that it sees differ: to the bytes of each function, those are added
-that its cost is worth. All modules are compiled with the profile, so that each object says how often its blocks run:
+that its cost counts as. All modules are compiled with the profile, so that each object says how often its blocks run:
 nothing is linked or run, and one compile tells which of dozens of moves pay.
 """
 
@@ -16,7 +16,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.cost_models.block_costs import BlockCosts
 from compiler_opt.cost_models.function_costs import CompiledProfile
-from compiler_opt.cost_models.priced_inlining import ProfiledObject, priced
+from compiler_opt.cost_models.objectives import ProfiledObject, profiled_reader
 from compiler_opt.cost_models.profiled_costs import InlinedCall, ProfiledCosts, ProfiledModule
 from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
@@ -25,7 +25,8 @@ from compiler_opt.llvm.plugin_features import CALLSITE_COUNT
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, Site, provenance, sites_of
-from compiler_opt.problems.inlining import PROBLEM
+from compiler_opt.problems.inlining import DECISION
+from compiler_opt.problems.problem import CompileTask
 from compiler_opt.search.builds import Compiled
 from compiler_opt.search.compiling import compiled_with, rollouts
 from compiler_opt.search.confirmation import needed_decisions
@@ -41,13 +42,13 @@ _CALL_COST = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
-class ProfiledPrice:
+class CostWeights:
     """What counts as the cost of a program.
 
     Attributes:
       profile: of a run of it.
       costs: of blocks.
-      bytes_per_percent: text bytes that one percent of the cost is worth.
+      bytes_per_percent: text bytes that one percent of the cost counts as.
       own_share: of the cost, that is in these modules; the rest is in libraries.
     """
 
@@ -74,13 +75,12 @@ class ProfiledSearch:
 
 @contextlib.contextmanager
 def profiled_pool(
-    toolchain: Toolchain, price: ProfiledPrice, num_workers: int | None = None
+    toolchain: Toolchain, weights: CostWeights, num_workers: int | None = None
 ) -> Iterator[WorkerPool[ProfiledObject]]:
     """Workers that compile with the profile, and whose plugin observes how often calls run; raises as `WorkerPool`."""
     toolchain = with_plugin_features(toolchain, (CALLSITE_COUNT,))
-    # Objects are only read here: what a project's text is worth does not matter.
-    problem = priced(PROBLEM, price.costs, toolchain, price.profile, text_percent=1.0)
-    with WorkerPool(toolchain, problem, num_workers) as pool:
+    task = CompileTask(DECISION, profiled_reader(toolchain, weights.profile))
+    with WorkerPool(toolchain, task, num_workers) as pool:
         yield pool
 
 
@@ -90,10 +90,10 @@ class ProfiledCompiler:
     The first call has to compile all modules under the base policy, the compiler's own.
     """
 
-    def __init__(self, pool: WorkerPool[ProfiledObject], modules: Sequence[Module], price: ProfiledPrice):
-        """`pool` is a `profiled_pool` of the same price."""
-        self._pool, self._modules, self._price = pool, modules, price
-        self._base = DefaultPolicy(pool.problem)
+    def __init__(self, pool: WorkerPool[ProfiledObject], modules: Sequence[Module], weights: CostWeights):
+        """`pool` is a `profiled_pool` of the same weights."""
+        self._pool, self._modules, self._weights = pool, modules, weights
+        self._base = DefaultPolicy(pool.task)
         self._costs: ProfiledCosts | None = None
         self._bytes_per_unit = 0.0
         self._hotness = Hotness()
@@ -110,7 +110,7 @@ class ProfiledCompiler:
                 [self._profiled(rollout) for rollout in without.values() if rollout.measurement is not None],
             )
             self._start(done, profiled)
-        return {m: compiled_with(rollout, self._priced(rollout, profiled.get(m))) for m, rollout in done.items()}
+        return {m: compiled_with(rollout, self._weighted(rollout, profiled.get(m))) for m, rollout in done.items()}
 
     def hotness(self) -> Hotness:
         """The hot functions under the base policy, and what their calls may save."""
@@ -120,21 +120,21 @@ class ProfiledCompiler:
         return dict(sorted(rollouts(self._pool, self._modules, self._base, requests)))
 
     def _profiled(self, rollout: Rollout[ProfiledObject]) -> ProfiledModule:
-        measured, price = rollout.measurement, self._price
+        measured, weights = rollout.measurement, self._weights
         assert measured is not None
         inlined = [InlinedCall(site.caller, site.callee, count) for site, done, count in _calls(rollout) if done]
-        return ProfiledModule.of(measured.sizes, measured.code, price.costs, price.profile, inlined)
+        return ProfiledModule.of(measured.sizes, measured.code, weights.costs, weights.profile, inlined)
 
-    def _priced(self, rollout: Rollout[ProfiledObject], profiled: ProfiledModule | None) -> ObjectSizes | None:
-        """The object's sizes with the bytes that the functions' costs are worth."""
+    def _weighted(self, rollout: Rollout[ProfiledObject], profiled: ProfiledModule | None) -> ObjectSizes | None:
+        """The object's sizes with the bytes that the functions' costs count as."""
         if rollout.measurement is None or profiled is None or self._costs is None:
             return None
         costs = self._costs.of(profiled)
-        worth = {name: round(cost * self._bytes_per_unit) for name, cost in costs.items()}
-        return rollout.measurement.sizes.with_worth(worth)
+        added = {name: round(cost * self._bytes_per_unit) for name, cost in costs.items()}
+        return rollout.measurement.sizes.with_added(added)
 
     def _start(self, done: Mapping[int, Rollout[ProfiledObject]], profiled: Mapping[int, ProfiledModule]) -> None:
-        """Takes from the base what a unit of cost is worth, what is hot, and what its calls may save."""
+        """Takes from the base what a unit of cost counts as, what is hot, and what its calls may save."""
         costs: dict[str, float] = {}
         for each in profiled.values():
             for name, cost in each.call_costs.items():
@@ -143,10 +143,10 @@ class ProfiledCompiler:
         total = sum(costs.values())
         if not total:
             raise CorpusError(
-                f"{self._price.profile.path}: expected functions of the program that ran, found none; make the profile "
-                "from the same sources with the same LLVM"
+                f"{self._weights.profile.path}: expected functions of the program that ran, found none; make the "
+                "profile from the same sources with the same LLVM"
             )
-        self._bytes_per_unit = 100 * self._price.bytes_per_percent * self._price.own_share / total
+        self._bytes_per_unit = 100 * self._weights.bytes_per_percent * self._weights.own_share / total
         calls: dict[tuple[str, str], float] = {}
         for module in profiled:
             counts: collections.Counter[tuple[str, str]] = collections.Counter()
@@ -159,8 +159,8 @@ class ProfiledCompiler:
             left -= cost
             if left < 0:
                 hot.add(name)
-        worth = _CALL_COST * self._bytes_per_unit
-        self._hotness = Hotness(frozenset(hot), {pair: worth * count for pair, count in calls.items()})
+        saved = _CALL_COST * self._bytes_per_unit
+        self._hotness = Hotness(frozenset(hot), {pair: saved * count for pair, count in calls.items()})
 
 
 def search_profiled(
@@ -168,7 +168,7 @@ def search_profiled(
     pool: WorkerPool[ProfiledObject],
     toolchain: Toolchain,
     settings: SearchSettings,
-    price: ProfiledPrice,
+    weights: CostWeights,
     *,
     name: str,
     folder: Path | None,
@@ -179,10 +179,10 @@ def search_profiled(
 
     Args:
       modules: of the program, in link order.
-      pool: a `profiled_pool` of the same price.
+      pool: a `profiled_pool` of the same weights.
       toolchain: the compiler; it must be able to load the plugin.
       settings: how to search.
-      price: what counts.
+      weights: what counts.
       name: the program's.
       folder: where the state is kept, from which a search that was interrupted continues; None for nowhere.
       identity: what must be the same to continue, besides program, compiler and settings.
@@ -193,8 +193,8 @@ def search_profiled(
       CorpusError: no module compiles, or nothing of them ran in the profile.
       ToolchainError: the compiler cannot load the plugin.
     """
-    about = provenance(pool.problem.name, toolchain.version)
-    compiler = ProfiledCompiler(pool, modules, price)
+    about = provenance(pool.task.decision.name, toolchain.version)
+    compiler = ProfiledCompiler(pool, modules, weights)
     found = resumable_search(
         compiler,
         len(modules),

@@ -224,7 +224,7 @@ def compare(program: Program, trial: Mapping[int, Build]) -> tuple[list[Componen
     leftover = frozenset(unit for unit in everything if not sets.has(unit))
     for unit in everything - leftover:
         members[sets.find(unit)][1].add(unit)
-    return _priced(program, trial, changed, list(members.values())), leftover
+    return _weighted(program, trial, changed, list(members.values())), leftover
 
 
 def _connect(sets: "_DisjointSets", caller: Caller, old: Build, new: Build, changed: Collection[Unit]) -> None:
@@ -268,7 +268,7 @@ def _attach(sets: "_DisjointSets", old: Build, new: Build, changed: Collection[U
             sets.union(known, unit)
 
 
-def _priced(
+def _weighted(
     program: Program,
     trial: Mapping[int, Build],
     changed: Mapping[int, Collection[Unit]],

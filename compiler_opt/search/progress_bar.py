@@ -40,8 +40,8 @@ def search_bar(total: int | None) -> Iterator[SearchBar]:
 
 
 @contextlib.contextmanager
-def priced_bar(name: str, what: str, bytes_per_percent: float) -> Iterator[Callable[[Progress], None]]:
-    """A bar of one search in which a percent of `what` is worth bytes; yields what shows its progress."""
+def weighted_bar(name: str, what: str, bytes_per_percent: float) -> Iterator[Callable[[Progress], None]]:
+    """A bar of one search in which a percent of `what` counts as bytes; yields what shows its progress."""
     with progress_bar(unit="compile", description=name) as bar:
 
         def show(progress: Progress) -> None:

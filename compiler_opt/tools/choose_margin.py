@@ -40,10 +40,10 @@ def entry() -> None:
     settings = EvaluationSettings(num_workers=_NUM_WORKERS.value, rollout=RolloutSettings(backend=_BACKEND.value))
     corpus = _CORPUS.filtered(_CORPUS.load())
     problem = _COMPILE_TASK.load()
-    policy = problem.load_policy(directory)
+    policy = problem.decision.load_policy(directory)
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    policy.check(toolchain.require(problem.advisor.problem).feature_names)
+    policy.check(toolchain.require(problem.decision.advisor.problem).feature_names)
     toolchain = with_plugin_features(toolchain, policy.plugin_features)
     if not _DRY_RUN.value:
         check_folder_writable(directory)

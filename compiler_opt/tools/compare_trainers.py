@@ -110,7 +110,7 @@ def entry() -> int:
         # The rows of runs that are not asked for now stay out.
         found = {(run.algorithm, run.seed): result(run) for run in runs}
         facts = _facts(problem, corpora, toolchain)
-        measure = "linked text" if problem.is_size else "score"
+        measure = "linked text" if problem.objective.is_size else "score"
         for number, run in enumerate(runs, 1):
             if found[run.algorithm, run.seed].state != COMPLETE:
                 echo(f"run {number} of {len(runs)}: {run.algorithm}, seed {run.seed}; its log is {run.log}")

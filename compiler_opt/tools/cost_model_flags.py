@@ -1,12 +1,12 @@
 """`--cost_model`: scores decisions by what a cost model says that the code costs."""
 
+import dataclasses
 from pathlib import Path
 
 from absl import flags
 
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.problems.inlining import InliningForSize
 from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.tensorflow_loading import require_tensorflow
 from compiler_opt.tools import shared_flags
@@ -35,14 +35,14 @@ class CostModelFlags:
         self._text_percent = flags.DEFINE_float(
             "text_percent",
             5.0,
-            "With --profdata: percent of a project's text that one percent of its cost is worth.",
+            "With --profdata: percent of a project's text that one percent of its cost counts as.",
             0,
         )
         self._cpu = flags.DEFINE_string(
             "mca_cpu", "skylake", "The processor that llvm-mca simulates for --cost_model=llvm-mca."
         )
 
-    def priced(self, problem: AnyProblem, toolchain: Toolchain) -> AnyProblem:
+    def with_cost_model(self, problem: AnyProblem, toolchain: Toolchain) -> AnyProblem:
         """The problem, scored by the cost model if one is given.
 
         Raises:
@@ -60,25 +60,29 @@ class CostModelFlags:
                         "or leave it out"
                     )
             return problem
-        from compiler_opt.cost_models import block_costs, priced_inlining, priced_regalloc
+        from compiler_opt.cost_models import block_costs
         from compiler_opt.cost_models.function_costs import BlockProfile, CompiledProfile
+        from compiler_opt.cost_models.objectives import BlockCost, TextAndCost
 
         profdata, block_profile = self._profdata.value, self._profile.value
-        if isinstance(problem, InliningForSize) and (profdata is None or block_profile is not None):
+        moves_code = problem.decision.moves_code
+        if moves_code and (profdata is None or block_profile is not None):
             raise ConfigError(
                 "--cost_model: inlining changes how often functions are called, so it needs --profdata, an LLVM "
                 "profile that the modules are compiled with, and no --block_profile; for a single program "
                 "that runs, there is also optimize --objective=speed"
             )
-        if not isinstance(problem, InliningForSize) and profdata is not None:
+        if not moves_code and profdata is not None:
             raise ConfigError(
                 f"--profdata: is for inlining, found {problem.name}; use --block_profile, or leave it out"
             )
         if Path(self._model.value).is_dir():
             require_tensorflow("a model of blocks")
         costs = block_costs.load(self._model.value, toolchain, self._cpu.value)
-        if isinstance(problem, InliningForSize) and profdata is not None:
+        if profdata is not None:
             compiled = CompiledProfile(profdata, toolchain)
-            return priced_inlining.priced(problem, costs, toolchain, compiled, self._text_percent.value)
+            return dataclasses.replace(
+                problem, objective=TextAndCost(costs, toolchain, compiled, self._text_percent.value)
+            )
         profile = None if block_profile is None else BlockProfile.load(block_profile)
-        return priced_regalloc.priced(problem, costs, toolchain, profile)
+        return dataclasses.replace(problem, objective=BlockCost(costs, toolchain, profile))

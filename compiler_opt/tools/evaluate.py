@@ -62,7 +62,7 @@ _BASELINES = flags.DEFINE_list(
     f"Comma-separated baselines to measure besides the policy; by default, if there is one, all that the problem has. "
     "For inlining: "
     f"{', '.join(Binary().baselines())}; for eviction: "
-    f"{', '.join(problems.load('regalloc_eviction').action_space.baselines())}.",
+    f"{', '.join(problems.load('regalloc_eviction').decision.action_space.baselines())}.",
 )
 _MARGIN = shared_flags.margin("Evaluate")
 _PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus to measure; by default all.")
@@ -85,7 +85,7 @@ def entry() -> None:
     if _PROJECTS.value:
         corpus = corpus.select(projects=_PROJECTS.value)
     problem = _COMPILE_TASK.load(settings["command"].compile_task)
-    embeddings = settings["inlining"].vocabulary(problem.advisor)
+    embeddings = settings["inlining"].vocabulary(problem.decision.advisor)
     clang_path = shared_flags.clang(_CLANG_PATH, settings["command"].clang_path)
     probed, policy = None, _POLICY_PATH.value
     if policy is None:
@@ -93,7 +93,7 @@ def entry() -> None:
         policy = pretrained.default(problem, [probed], "--policy_path")
     learned = None
     if policy not in (EmbeddedPolicy.name, NONE):
-        learned = problem.load_policy(pretrained.folder(policy), margin=_MARGIN.value)
+        learned = problem.decision.load_policy(pretrained.folder(policy), margin=_MARGIN.value)
     elif _MARGIN.value is not None:
         whose = "the model that is built into the compiler has none" if policy != NONE else "there is no policy"
         raise ConfigError(f"--margin: {whose}; leave it out")
@@ -103,20 +103,20 @@ def entry() -> None:
     history = load_history(_TRAINING_LOG.value) if _TRAINING_LOG.value else None
     made_by = learned.weights.metadata.get("toolchain") if learned is not None else None
     check_same(made_by, embeddings, f"--policy_path={policy}")
-    toolchain = settings["inlining"].extend(probed or probe(clang_path, embeddings), problem.advisor)
+    toolchain = settings["inlining"].extend(probed or probe(clang_path, embeddings), problem.decision.advisor)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     evaluated: Policy | None = learned
     if policy == EmbeddedPolicy.name:
-        check_embedded_model(toolchain, problem)
+        check_embedded_model(toolchain, problem.decision)
         evaluated = EmbeddedPolicy()
     elif learned is not None:
-        learned.check(toolchain.require(problem.advisor.problem).feature_names)
+        learned.check(toolchain.require(problem.decision.advisor.problem).feature_names)
         # Builds the plugin, if the policy needs it, before anything is compiled.
         toolchain = with_plugin_features(toolchain, learned.plugin_features)
     options = _options(corpus, problem, toolchain)
     if evaluated is None and options is None:
         raise ConfigError("--policy_path=none: expected options to evaluate, found none; give --options, or a policy")
-    problem = _COST_MODEL.priced(problem, toolchain)
+    problem = _COST_MODEL.with_cost_model(problem, toolchain)
     output_path = _OUTPUT_PATH.value
     keep_objects = _KEEP_OBJECTS.value
     folders = {output_path.resolve(): "--output_path"}
@@ -142,7 +142,7 @@ def entry() -> None:
                 rollout=gin_settings.override(settings["rollout"], timeout_s=_TIMEOUT_S.value),
                 keep_objects=keep_objects,
                 kept_files=_EXPLICIT_TEMPS.kept_files(),
-                link_shared=problem.is_size,
+                link_shared=problem.objective.is_size,
             ),
             provenance=_provenance(corpus, learned, toolchain, policy, options),
             on_rollout=advance,
@@ -160,7 +160,7 @@ def _options(corpus: Corpus, problem: AnyProblem, toolchain: Toolchain) -> Optio
     Raises:
       ConfigError: the file cannot be read.
     """
-    options = _OPTIONS.usable(toolchain, AUTO if problem.is_size else NONE)
+    options = _OPTIONS.usable(toolchain, AUTO if problem.objective.is_size else NONE)
     if any(options.of_module(module, toolchain) for module in corpus.modules):
         return options
     if _OPTIONS.value not in (None, NONE):

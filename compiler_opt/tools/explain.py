@@ -51,11 +51,11 @@ def entry() -> None:
         corpus = corpus.select(projects=_PROJECTS.value)
     problem = problems.load("inlining")
     shared_flags.check_task(problem, settings["command"].compile_task, "explain is for inlining")
-    second = problem.load_policy(pretrained.folder(_POLICY_PATH.value))
+    second = problem.decision.load_policy(pretrained.folder(_POLICY_PATH.value))
     first: Policy = DefaultPolicy(problem)
     given: ProblemConfig = settings["problem_config"]
     if _OTHER_POLICY_PATH.value is not None:
-        other = problem.load_policy(pretrained.folder(_OTHER_POLICY_PATH.value))
+        other = problem.decision.load_policy(pretrained.folder(_OTHER_POLICY_PATH.value))
         if other.weights.checksum() == second.weights.checksum():
             raise ConfigError(f"--other_policy_path={_OTHER_POLICY_PATH.value}: is the policy of --policy_path")
         first = dataclasses.replace(other, name="other policy")
@@ -67,7 +67,7 @@ def entry() -> None:
     inliner_plugin(toolchain)
     for policy in (first, second):
         if isinstance(policy, LearnedPolicy):
-            policy.check(toolchain.require(problem.advisor.problem).feature_names)
+            policy.check(toolchain.require(problem.decision.advisor.problem).feature_names)
             toolchain = with_plugin_features(toolchain, policy.plugin_features)
     output_path = _OUTPUT_PATH.value
     check_folder_writable(output_path)

@@ -65,7 +65,7 @@ def entry() -> None:
         settings["command"].compile_task,
         lambda: problems.recorded(NetworkWeights.load(folder).metadata, str(folder)),
     )
-    policy = problem.load_policy(folder)
+    policy = problem.decision.load_policy(folder)
     sample = DecisionSample(policy, _NUM_DECISIONS.value, seed=_SEED.value)
     check_folder_writable(output_path)
     if _TRACE_PATH.value is not None:
@@ -95,17 +95,17 @@ def _compile_corpus(
     settings: dict[str, Any], problem: AnyProblem, policy: LearnedPolicy, sample: DecisionSample
 ) -> None:
     """Compiles the corpus under the default, and adds its decisions to the sample."""
-    embeddings = settings["inlining"].vocabulary(problem.advisor)
+    embeddings = settings["inlining"].vocabulary(problem.decision.advisor)
     check_same(policy.weights.metadata.get("toolchain"), embeddings, policy.origin)
     corpus = shared_flags.configured(
         _CORPUS.filtered(_CORPUS.load()), settings["problem_config"], policy, _POLICY_PATH.value
     )
     toolchain = settings["inlining"].extend(
-        probe(shared_flags.clang(_CLANG_PATH, settings["command"].clang_path), embeddings), problem.advisor
+        probe(shared_flags.clang(_CLANG_PATH, settings["command"].clang_path), embeddings), problem.decision.advisor
     )
     corpus.check_compiler(toolchain.version, toolchain.clang)
     toolchain = with_plugin_features(toolchain, policy.plugin_features)
-    policy.check(toolchain.require(problem.advisor.problem).feature_names)
+    policy.check(toolchain.require(problem.decision.advisor.problem).feature_names)
     modules = sample_modules(corpus.modules, _SAMPLING_RATE.value, _SEED.value)
     with WorkerPool(toolchain, problem, _NUM_WORKERS.value) as pool:
         trace = record_default_trace(
@@ -129,7 +129,7 @@ def _read_trace(path: Path, problem: AnyProblem, policy: LearnedPolicy, sample: 
 
     trace = Trace(path)
     recorded = problems.recorded(trace.about, str(path))
-    if recorded.advisor != problem.advisor:
+    if recorded.decision.advisor != problem.decision.advisor:
         raise ConfigError(f"--trace_path={path}: is for {recorded.name}, but the policy for {problem.name}")
     names = tuple(spec.name for spec in trace.features)
     policy.check(names)

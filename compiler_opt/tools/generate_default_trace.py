@@ -70,17 +70,17 @@ def entry() -> None:
     configs = _GIN.read(gin_settings.of_compilations(), unused=["network", "vocabulary"])
     settings: RolloutSettings = configs["rollout"]
     problem = _COMPILE_TASK.load(configs["command"].compile_task)
-    embeddings = configs["inlining"].vocabulary(problem.advisor)
+    embeddings = configs["inlining"].vocabulary(problem.decision.advisor)
     corpus = _CORPUS.load(configs["problem_config"])
     modules = traces.sample_modules(_CORPUS.filtered(corpus).modules, _SAMPLING_RATE.value, _SEED.value)
-    policy = problem.load_policy(pretrained.folder(policy_path)) if policy_path is not None else None
+    policy = problem.decision.load_policy(pretrained.folder(policy_path)) if policy_path is not None else None
     if policy is not None:
         check_same(policy.weights.metadata.get("toolchain"), embeddings, str(policy_path))
     toolchain = configs["inlining"].extend(
-        probe(shared_flags.clang(_CLANG_PATH, configs["command"].clang_path), embeddings), problem.advisor
+        probe(shared_flags.clang(_CLANG_PATH, configs["command"].clang_path), embeddings), problem.decision.advisor
     )
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    support = toolchain.require(problem.advisor.problem)
+    support = toolchain.require(problem.decision.advisor.problem)
     if policy is not None:
         policy.check(support.feature_names)
 
@@ -108,7 +108,7 @@ def entry() -> None:
         if policy is not None and performance_path is not None:
             assert support.advice is not None
             write_development_model(pool.policies, policy, support.advice.name, settings.backend)
-            if problem.default_policy is not None:
+            if problem.decision.default_policy is not None:
                 # The trace has a rebuilt default, not quite the compiler's own, which policies are compared with.
                 baseline = measure_baseline([m for m in modules if m.name in baseline.scores], pool, problem)
             _compare(policy, baseline, corpus, pool, problem, settings, performance_path)

@@ -40,7 +40,7 @@ def entry() -> None:
     vocabulary = _VOCAB_PATH.value or pipeline.shipped_vocabulary(problem)
     if vocabulary is None:
         raise ConfigError(f"--vocab_path: no vocabulary ships for {problem.name}; give one of generate_vocab.py")
-    quantiles = load_vocabulary(vocabulary, problem.feature_names)
+    quantiles = load_vocabulary(vocabulary, problem.decision.feature_names)
     weights = random_policy(problem, quantiles, [int(units) for units in _HIDDEN_UNITS.value], seed=_SEED.value)
     check_folder_writable(output.parent)
     save_in_all_forms(weights, output)

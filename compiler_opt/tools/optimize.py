@@ -106,7 +106,7 @@ _SPEED_METRIC = flags.DEFINE_enum(
 _BYTES_PER_PERCENT = flags.DEFINE_float(
     "bytes_per_percent",
     None,
-    "For speed: how many bytes of text one percent of the metric is worth; by default a twentieth of the text.",
+    "For speed: how many bytes of text one percent of the metric counts as; by default a twentieth of the text.",
     0.0,
 )
 _LEVEL = flags.DEFINE_enum("level", "O2", ["O2", "O3"], "For speed: the optimisation level of all files.")

@@ -103,7 +103,7 @@ def _policy(problem: AnyProblem) -> Policy:
     if _BASELINE.value is not None:
         [policy] = baselines(problem, [_BASELINE.value])
         return policy
-    return problem.load_policy(pretrained.folder(_POLICY_PATH.value))
+    return problem.decision.load_policy(pretrained.folder(_POLICY_PATH.value))
 
 
 def _line(change: ChangedDecision) -> str:

@@ -17,7 +17,7 @@ from compiler_opt.files import check_folder_writable, exclusive_directory, write
 from compiler_opt.llvm.pass_options import list_pass_options, parse_option
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.pass_options.candidates import candidates, other_target_prefixes
-from compiler_opt.pass_options.measuring import WholeObjects
+from compiler_opt.pass_options.measuring import WHOLE_OBJECTS
 from compiler_opt.pass_options.report import options_table
 from compiler_opt.pass_options.screening import Screening, ScreeningSettings, worth_measuring, worth_refining
 from compiler_opt.progress_bar import progress_bar
@@ -55,7 +55,7 @@ def entry() -> None:
     tried = _OPTIONS.value or candidates(listed.values(), set(others[0]).intersection(*others[1:]))
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(folder, "--output_dir"))
-        pool = stack.enter_context(WorkerPool(toolchain, WholeObjects(), entry_point.num_workers(_NUM_WORKERS.value)))
+        pool = stack.enter_context(WorkerPool(toolchain, WHOLE_OBJECTS, entry_point.num_workers(_NUM_WORKERS.value)))
         bar = stack.enter_context(progress_bar(unit="compile", smoothing=0.05))
         settings = ScreeningSettings(_DETECTING.value, _MODULES.value, _SEED.value)
         screening = Screening(corpus, pool, toolchain.identity(), folder, settings, bar)

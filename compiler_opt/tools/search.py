@@ -23,7 +23,6 @@ from compiler_opt.files import check_folder_writable, exclusive_directory, write
 from compiler_opt.llvm.inliner_plugin import inliner_plugin, with_plugin_features
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems import problem as problems
 from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.search import report
 from compiler_opt.search.program_search import search
@@ -56,11 +55,11 @@ def entry() -> None:
     policy: Policy = DefaultPolicy(PROBLEM)
     learned = None
     if _POLICY_PATH.value is not None:
-        policy = learned = problems.load(PROBLEM.name).load_policy(pretrained.folder(_POLICY_PATH.value))
+        policy = learned = PROBLEM.decision.load_policy(pretrained.folder(_POLICY_PATH.value))
     toolchain = probe(_CLANG_PATH.value)
     corpus.check_compiler(toolchain.version, toolchain.clang)
     if learned is not None:
-        learned.check(toolchain.require(PROBLEM.advisor.problem).feature_names)
+        learned.check(toolchain.require(PROBLEM.decision.advisor.problem).feature_names)
         toolchain = with_plugin_features(toolchain, learned.plugin_features)
     check_folder_writable(_OUTPUT_DIR.value)
     inliner_plugin(toolchain)

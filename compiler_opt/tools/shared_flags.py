@@ -330,10 +330,10 @@ class TaskFlag:
 
 def check_task(problem: AnyProblem, in_gin: str, origin: str) -> None:
     """Raises ConfigError, whose message begins with `origin`, if gin's settings are for other decisions."""
-    if in_gin and problems.load(in_gin).advisor != problem.advisor:
+    if in_gin and problems.load(in_gin).decision.advisor != problem.decision.advisor:
         raise ConfigError(
             f"{origin}: the gin settings are for {in_gin} (command.compile_task); give those of "
-            f"gin_configs/{problem.advisor.problem}"
+            f"gin_configs/{problem.decision.advisor.problem}"
         )
 
 

@@ -55,7 +55,7 @@ def entry() -> None:
         raise ConfigError("--vocab_path (or train_eval.vocab_path in gin) is needed: make one with generate_vocab.py")
     if not config.vocab_path:
         entry_point.note(f"the vocabulary is the one that ships, {vocabulary}; --vocab_path names another")
-    teacher = problem.load_policy(pretrained.folder(_TEACHER.value)) if _TEACHER.value is not None else None
+    teacher = problem.decision.load_policy(pretrained.folder(_TEACHER.value)) if _TEACHER.value is not None else None
     pipeline.clone_default(
         root_dir,
         trace,

@@ -73,9 +73,11 @@ def entry() -> None:
     corpus = _CORPUS.filtered(_CORPUS.load(settings["problem_config"]))
     inlining: InliningConfig = settings["inlining"]
     clang_path = shared_flags.clang(_CLANG_PATH, settings["command"].clang_path)
-    toolchain = inlining.extend(probe(clang_path, inlining.vocabulary(problem.advisor)), problem.advisor)
+    toolchain = inlining.extend(
+        probe(clang_path, inlining.vocabulary(problem.decision.advisor)), problem.decision.advisor
+    )
     corpus.check_compiler(toolchain.version, toolchain.clang)
-    problem = _COST_MODEL.priced(problem, toolchain)
+    problem = _COST_MODEL.with_cost_model(problem, toolchain)
     validation = None
     if _VALIDATION_PATH.value:
         validation = _CORPUS.load_other(_VALIDATION_PATH.value, settings["problem_config"])

@@ -67,7 +67,7 @@ class Place:
         result = self.rollout(_AREA, ConstantPolicy(0), _CHANNEL)
         assert result.trajectory is not None
         columns = {name: values.reshape(-1) for name, values in result.trajectory.features().items()}
-        return weights_for({name: columns[name] for name in _INLINING.feature_names}, hidden=(16, 8))
+        return weights_for({name: columns[name] for name in _INLINING.decision.feature_names}, hidden=(16, 8))
 
     def rollout(
         self,
@@ -196,7 +196,7 @@ def test_a_network_that_samples(place: Place) -> None:
 
 
 def test_evictions_have_llvms_score(place: Place) -> None:
-    default = _EVICTION.default_policy
+    default = _EVICTION.decision.default_policy
     channel = place.rollout("loops/called.c.o", default, _CHANNEL, problem=_EVICTION)
     content = place.object.read_bytes()
     # `auto` takes the development mode if nothing else sends the compiler's own decisions.
@@ -268,14 +268,14 @@ def test_unsupported_policies_are_refused(place: Place) -> None:
 
 
 def test_only_binary_policies_are_converted(tmp_path: Path) -> None:
-    names = _EVICTION.feature_names
+    names = _EVICTION.decision.feature_names
     weights = NetworkWeights(
         names,
         tuple(np.arange(3.0) for _ in names),
         (np.zeros((3 * len(names), 1), np.float32),),
         (np.zeros(1, np.float32),),
     )
-    policy = _EVICTION.policy(weights)
+    policy = _EVICTION.decision.policy(weights)
     with pytest.raises(PolicyError, match="only binary policies are converted"):
         write_development_model(PolicyFolder(tmp_path), policy, "index_to_evict", "development")
     write_development_model(PolicyFolder(tmp_path), policy, "index_to_evict", "channel")

@@ -23,8 +23,8 @@ from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import ConstantPolicy, Policy
-from compiler_opt.problems.problem import Problem
 from compiler_opt.tensor_spec import TensorSpec
+from tests.own_scores import OWN_SCORES
 
 _SPEC = TensorSpec("x", np.dtype("i8"), (1,))
 _TRAJECTORY = Trajectory(Header((_SPEC,), _SPEC), bytes(8), np.zeros(1, np.int64), None, None)
@@ -32,22 +32,15 @@ _MODULES = [Module(name, "p", Path("/nowhere")) for name in ("small", "empty", "
 _BASELINE = Baseline({"small": 1.0, "empty": 2.0, "large": 9.0, "broken": 4.0, "fragile": 3.0}, {"p": None}, {}, 0.0)
 
 
-class _Problem:
-    """A measurement is its own score: 1, or what `scores` has for module and policy."""
-
-    def __init__(self, scores: Mapping[tuple[str, str], float]) -> None:
-        self.scores = scores
-
-    def score(self, measurement: float, context: None) -> float:
-        return measurement
-
-
 class _Pool:
-    """`empty` has no decisions, `broken` always fails, and `fragile` fails under policies of that name."""
+    """`empty` has no decisions, `broken` always fails, and `fragile` under the policy `bad`.
+
+    A measurement is 1, or what `scores` has for module and policy.
+    """
 
     def __init__(self, scores: Mapping[tuple[str, str], float]) -> None:
         self.jobs: list[Job] = []
-        self.problem = _Problem(scores)
+        self._scores = scores
 
     def rollouts(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Rollout]]:
         jobs = list(jobs)
@@ -57,7 +50,7 @@ class _Pool:
             name, policy = job.module.name, str(job.policy.name if job.policy is not None else None)
             failure = f"{name}: no luck" if name == "broken" or (name, policy) == ("fragile", "bad") else None
             trajectory = None if name == "empty" or failure else _TRAJECTORY
-            measurement = None if failure else self.problem.scores.get((name, policy), 1.0)
+            measurement = None if failure else self._scores.get((name, policy), 1.0)
             yield job, Rollout(name, "p", policy, job.seed, trajectory, measurement, 1.0, 0.5, failure)
 
 
@@ -79,8 +72,7 @@ def _collect(
     policy: CollectionPolicy, seed: int = 1, scores: Mapping[tuple[str, str], float] | None = None
 ) -> tuple[RolloutBatch, list[Job]]:
     pool = _Pool(scores or {})
-    problem = cast("Problem[float, None]", pool.problem)
-    collection = GroupCollection(_MODULES, policy, _BASELINE, problem, seed=(seed, 0))
+    collection = GroupCollection(_MODULES, policy, _BASELINE, OWN_SCORES, seed=(seed, 0))
     collect(collection, cast(WorkerPool, pool), CompileCosts(_BASELINE.scores))
     return collection.batch(), pool.jobs
 

@@ -37,7 +37,9 @@ def corpus(newest: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Corpu
 
 
 def _network(temperature: float = 0.0) -> BinaryPolicy:
-    return BinaryPolicy(weights_for({name: np.arange(99.0) for name in PROBLEM.feature_names}), temperature=temperature)
+    return BinaryPolicy(
+        weights_for({name: np.arange(99.0) for name in PROBLEM.decision.feature_names}), temperature=temperature
+    )
 
 
 def test_policies_survive_pickling_also_within_another(tmp_path: Path) -> None:
@@ -124,7 +126,7 @@ class _Echo(Backend):
 
 
 def test_a_backend_is_one_object_in_a_list(corpus: Corpus, newest: Toolchain, tmp_path: Path) -> None:
-    compilation = Compilation(corpus.modules[0], PROBLEM, newest, tmp_path, 0, RolloutSettings())
+    compilation = Compilation(corpus.modules[0], PROBLEM.task, newest, tmp_path, 0, RolloutSettings())
     order = (_Echo(), *backends.installed())
     assert backends.compile_under(compilation, ConstantPolicy(1, "echo"), order) is None
     assert compilation.object_path.exists()
@@ -132,7 +134,7 @@ def test_a_backend_is_one_object_in_a_list(corpus: Corpus, newest: Toolchain, tm
         backends.compile_under(compilation, ConstantPolicy(1), order[:1])
     insisting = RolloutSettings(backend="embedded")
     with pytest.raises(PolicyError, match="'constant 1' is not the compiler's built-in model"):
-        compilation = Compilation(corpus.modules[0], PROBLEM, newest, tmp_path, 0, insisting)
+        compilation = Compilation(corpus.modules[0], PROBLEM.task, newest, tmp_path, 0, insisting)
         backends.compile_under(compilation, ConstantPolicy(1))
 
 

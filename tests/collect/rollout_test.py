@@ -78,7 +78,7 @@ def test_the_default_trace_has_the_true_features(corpus: Corpus, toolchain: Tool
     assert default is not None
     replayed = rollout(_area(corpus), ReplayPolicy(default.advice), _INLINING, toolchain, scratch=scratch).trajectory
     assert replayed is not None
-    for name in _INLINING.feature_names:
+    for name in _INLINING.decision.feature_names:
         np.testing.assert_array_equal(default.features()[name], replayed.features()[name], err_msg=name)
     # The feature that some compilers overwrite with the default decision counts basic blocks: here loops have several.
     assert default.features()["callee_basic_block_count"].max() > 1
@@ -104,7 +104,7 @@ def test_a_random_rollout_is_the_same_for_the_same_seed(corpus: Corpus, toolchai
 def _network(trajectory: Trajectory) -> NetworkWeights:
     """A network with random weights over the features of a trajectory."""
     columns = {name: values.reshape(-1) for name, values in trajectory.features().items()}
-    return weights_for({name: columns[name] for name in _INLINING.feature_names}, hidden=(16, 8))
+    return weights_for({name: columns[name] for name in _INLINING.decision.feature_names}, hidden=(16, 8))
 
 
 def test_a_policy_leaves_the_default_only_beyond_its_margin(
@@ -115,7 +115,7 @@ def test_a_policy_leaves_the_default_only_beyond_its_margin(
     weights = dataclasses.replace(_network(start), margin=_MARGIN)
     log, settings = tmp_path / "log", RolloutSettings(backend="plugin", record_call_sites=True)
     features = toolchain.problems["inlining"].features
-    (tmp_path / "policy").write_bytes(_INLINING.native_form(weights))
+    (tmp_path / "policy").write_bytes(_INLINING.decision.native_form(weights))
     variables = environment(policy=tmp_path / "policy", log=log, log_default=True)
     taken = set()
     for module in corpus.modules:

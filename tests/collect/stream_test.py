@@ -20,20 +20,13 @@ from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import ConstantPolicy, Policy
-from compiler_opt.problems.problem import Problem
 from compiler_opt.tensor_spec import TensorSpec
+from tests.own_scores import OWN_SCORES
 
 _QUICK_S, _SLOW_S = 0.01, 5.0
 _QUICK = [f"quick-{number}" for number in range(6)]
 _SPEC = TensorSpec("x", np.dtype("i8"), (1,))
 _TRAJECTORY = Trajectory(Header((_SPEC,), _SPEC), bytes(8), np.zeros(1, np.int64), None, None)
-
-
-class _Problem:
-    """A measurement is its own score."""
-
-    def score(self, measurement: float, context: None) -> float:
-        return measurement
 
 
 def _modules(*names: str) -> list[Module]:
@@ -55,8 +48,8 @@ def simulated() -> Iterator[SimulatedWorkers]:
 
 @pytest.fixture
 def pool(simulated: SimulatedWorkers) -> Iterator[WorkerPool[float]]:
-    problem, toolchain = cast("Problem[float, None]", _Problem()), cast(Toolchain, None)
-    with WorkerPool(toolchain, problem, 4, start_worker=simulated.start) as pool:
+    toolchain = cast(Toolchain, None)
+    with WorkerPool(toolchain, OWN_SCORES, 4, start_worker=simulated.start) as pool:
         yield pool
 
 
@@ -82,7 +75,7 @@ def _collection(
 ) -> GroupCollection[float, None]:
     baseline = Baseline({name: float(index) for index, name in enumerate(sorted(names))}, {"p": None}, {}, 0.0)
     modules = _modules(*names)
-    return GroupCollection(modules, policy, baseline, pool.problem, seed=(1, number), indispensable=indispensable)
+    return GroupCollection(modules, policy, baseline, OWN_SCORES, seed=(1, number), indispensable=indispensable)
 
 
 def _costs() -> CompileCosts:
@@ -171,10 +164,10 @@ def test_a_stream_ends_although_a_compilation_has_not(pool: WorkerPool[float]) -
 
 def test_workers_that_die_cost_only_their_jobs(caplog: pytest.LogCaptureFixture) -> None:
     recorded = {name: _recorded(name, _QUICK_S) for name in _QUICK}
-    problem, toolchain = cast("Problem[float, None]", _Problem()), cast(Toolchain, None)
+    toolchain = cast(Toolchain, None)
     with (
         SimulatedWorkers(recorded, Conditions(start_s=0.0, death_rate=0.05)) as simulated,
-        WorkerPool(toolchain, problem, 4, start_worker=simulated.start) as pool,
+        WorkerPool(toolchain, OWN_SCORES, 4, start_worker=simulated.start) as pool,
     ):
         jobs = [Job(module, None, seed) for module in _modules(*_QUICK) for seed in range(10)]
         results = [rollout for _, rollout in pool.rollouts(jobs)]

@@ -64,7 +64,7 @@ class _Program:
             inner_calls += 0 if self.nested[body] else 3 * count
         return total + _INNER * inner_calls
 
-    def priced(self, costs: ProfiledCosts) -> float:
+    def weighted(self, costs: ProfiledCosts) -> float:
         """The sum of the functions' costs, shared ones in the first module that emits them."""
         seen: set[str] = set()
         total = 0.0
@@ -85,7 +85,7 @@ def _changes(base: tuple[bool, ...], nested: bool, inlined: Sequence[bool]) -> t
     costs = ProfiledCosts(start.modules, _Program((False, False), (False, False, False)).modules)
     # All modules decide alike in a shared function.
     program = _Program((nested, nested), inlined)
-    return program.priced(costs) - start.priced(costs), program.executed() - start.executed()
+    return program.weighted(costs) - start.weighted(costs), program.executed() - start.executed()
 
 
 @pytest.mark.parametrize("base", _BASES)

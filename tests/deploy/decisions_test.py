@@ -104,7 +104,7 @@ def test_decisions_alone(toolchain: Toolchain, place: Path, tmp_path: Path) -> N
 def test_decisions_with_a_policy(toolchain: Toolchain, policy_dir: Path, place: Path, tmp_path: Path) -> None:
     major, clang, prefix = toolchain.version[0], str(toolchain.clang), tmp_path / "prefix"
     (tmp_path / "policy").symlink_to(policy_dir)
-    decisions = _opposite(PROBLEM.load_policy(policy_dir), toolchain, tmp_path / "corpus")
+    decisions = _opposite(PROBLEM.decision.load_policy(policy_dir), toolchain, tmp_path / "corpus")
     decisions.save(tmp_path / "lean.json")
     deployment = deploy([PolicyRequest(policy_dir)], prefix, [clang], decisions=[tmp_path / "lean.json"])
     policys, _ = _object([clang, load_option(deployment.plugin(major))], place)

@@ -50,8 +50,8 @@ def test_it_compiles_as_evaluate_does(deployment: Deployment, place: Path, toolc
     assert deployment.plugin(major).name == f"mlgo-regalloc-{major}.so"
     # What evaluate and training load: the same, without a policy of its own.
     library, blob = regalloc_plugin.regalloc_plugin(toolchain), place / "policy.mlgo"
-    blob.write_bytes(_EVICTION.native_form(NetworkWeights.load(place / "policy")))
-    options = regalloc_plugin.options(library, _EVICTION.advisor, regalloc_plugin.make_nowhere(place))
+    blob.write_bytes(_EVICTION.decision.native_form(NetworkWeights.load(place / "policy")))
+    options = regalloc_plugin.options(library, _EVICTION.decision.advisor, regalloc_plugin.make_nowhere(place))
     clang, num_other = toolchain.clang, 0
     for module in Corpus.load(place / "corpus").modules:
         deployed, evaluated, plain = (place / name for name in ("deployed.o", "evaluated.o", "plain.o"))

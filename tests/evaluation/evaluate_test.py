@@ -21,7 +21,7 @@ from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.policy import ConstantPolicy, Decider
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.inlining import PROBLEM as INLINING
-from compiler_opt.problems.inlining.comdats import larger_copies, weighted_text_bytes
+from compiler_opt.problems.linked_text import larger_copies, weighted_text_bytes
 from tests.small_corpus import make_corpus
 
 pytestmark = pytest.mark.either_compiler

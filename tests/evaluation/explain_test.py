@@ -30,7 +30,7 @@ def explanation(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("explained")
     (folder / "corpus").mkdir()
     corpus = make_small_corpus(folder / "corpus", str(toolchain.clang))
-    policy = PROBLEM.load_policy(never_inline(folder / "policy"))
+    policy = PROBLEM.decision.load_policy(never_inline(folder / "policy"))
     settings = ExplainSettings(num_workers=1, num_verified=2)
     return explain(corpus, DefaultPolicy(PROBLEM), policy, problem=PROBLEM, toolchain=toolchain, settings=settings)
 
@@ -83,7 +83,7 @@ def test_a_module_that_fails_is_left_out(toolchain: Toolchain, tmp_path: Path) -
     corpus = make_corpus(tmp_path, str(toolchain.clang), sources)
     path = tmp_path / "p" / "c.c.o.cmd"
     path.write_bytes(path.read_bytes().replace(b"-Oz\0", b"-Oz\0-mnonsense\0"))
-    policy = PROBLEM.load_policy(never_inline(tmp_path / "policy"))
+    policy = PROBLEM.decision.load_policy(never_inline(tmp_path / "policy"))
     trusted = Corpus.load(corpus.root, trusted=True)
     settings = ExplainSettings(num_workers=1)
     found = explain(trusted, DefaultPolicy(PROBLEM), policy, problem=PROBLEM, toolchain=toolchain, settings=settings)

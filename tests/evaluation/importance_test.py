@@ -86,11 +86,11 @@ def test_a_recurrent_policy_is_refused() -> None:
 
 def test_continuous_actions() -> None:
     problem = problems.load("regalloc_priority")
-    names = problem.feature_names
+    names = problem.decision.feature_names
     weights = _linear(names, {names[1]: 1}, 1)
     # The mean is the rank of the second feature, the deviation the middle one.
     kernel = np.concatenate([weights.kernels[0], np.zeros_like(weights.kernels[0])], axis=1)
-    policy = problem.policy(NetworkWeights(names, weights.quantiles, (kernel,), (np.zeros(2, np.float32),)))
+    policy = problem.decision.policy(NetworkWeights(names, weights.quantiles, (kernel,), (np.zeros(2, np.float32),)))
     found = _measured(policy, {"all": {name: _coins(2000, seed) for seed, name in enumerate(names)}})
     assert found[names[1]].changed.value == pytest.approx(0.5, abs=0.03)
     # Half of the means move by one, which is 10 of the middle deviation of 0.1: a log density of 10^2 / 2 less.
@@ -102,7 +102,7 @@ def _evictions(count: int) -> tuple[Header, np.ndarray]:
     """Made-up decisions of eviction between 2 to 33 legal candidates, as records."""
     problem = problems.load("regalloc_eviction")
     rng = np.random.default_rng(0)
-    names = [name for name in problem.action_space.used_features(()) if name != "mask"]
+    names = [name for name in problem.decision.action_space.used_features(()) if name != "mask"]
     specs = tuple(
         TensorSpec(name, np.dtype("f4" if "by_max" in name or name in ("use_def_density", "progress") else "i8"), shape)
         for name, shape in {"mask": (33,), **{n: (1,) if n == "progress" else (33,) for n in names}}.items()
@@ -118,10 +118,10 @@ def _evictions(count: int) -> tuple[Header, np.ndarray]:
 def test_candidates() -> None:
     """The candidate with the most broken hints is evicted; nothing else counts."""
     problem = problems.load("regalloc_eviction")
-    names = problem.feature_names
+    names = problem.decision.feature_names
     quantiles = tuple(np.arange(9.0) for _ in names)
     weights = dataclasses.replace(_linear(names, {"nr_broken_hints": 3}, 1), quantiles=quantiles)
-    policy = problem.policy(weights)
+    policy = problem.decision.policy(weights)
     header, records = _evictions(300)
     features = {name: records[name] for name in header.names}
     decider = policy.start(header, 0)
@@ -144,9 +144,9 @@ def test_drawn_decisions_keep_their_candidates() -> None:
     header, records = _evictions(6)
     features = {name: records[name] for name in header.names}
     weights = dataclasses.replace(
-        _linear(policy.feature_names, {}, 1), quantiles=(np.arange(9.0),) * len(policy.feature_names)
+        _linear(policy.decision.feature_names, {}, 1), quantiles=(np.arange(9.0),) * len(policy.decision.feature_names)
     )
-    inputs = policy.policy(weights).network_inputs(features)
+    inputs = policy.decision.policy(weights).network_inputs(features)
     indices = np.array([4, 0, 4, 5])
     taken = inputs.take(indices)
     for number, index in enumerate(indices):

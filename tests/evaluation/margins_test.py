@@ -80,7 +80,7 @@ def test_changes_are_of_the_projects_linked_under_all_margins(evaluation: Evalua
 def test_a_real_policy_under_several_margins(corpus: Corpus, toolchain: Toolchain) -> None:
     choice = choose_margin(
         corpus,
-        INLINING.policy(_weights()),
+        INLINING.decision.policy(_weights()),
         problem=INLINING,
         toolchain=toolchain,
         margins=(ALWAYS_DEFAULT, 0.0),
@@ -97,7 +97,9 @@ def test_a_real_policy_under_several_margins(corpus: Corpus, toolchain: Toolchai
 @pytest.mark.parametrize("margins", [(), (0.5, 0.5), tuple(range(9))], ids=str)
 def test_margins_that_cannot_be_compared(corpus: Corpus, toolchain: Toolchain, margins: tuple[float, ...]) -> None:
     with pytest.raises(ConfigError, match="--margins: expected 1 to 8 different margins"):
-        choose_margin(corpus, INLINING.policy(_weights()), problem=INLINING, toolchain=toolchain, margins=margins)
+        choose_margin(
+            corpus, INLINING.decision.policy(_weights()), problem=INLINING, toolchain=toolchain, margins=margins
+        )
 
 
 def test_a_written_margin_is_in_every_form(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests import programs
 from tests.small_corpus import make_busy_corpus
 
 _PROBLEM = problems.load("regalloc_eviction")
-_RANDOM = _PROBLEM.action_space.baselines()["random"]
+_RANDOM = _PROBLEM.decision.action_space.baselines()["random"]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_recorded_decisions_replay_and_reduce(busy: Corpus, toolchain: Toolchain
     changes, total = reducer.record(_RANDOM, seed=3)
     assert 0 < len(changes) < total
     paths = [tmp_path / "policy.o", tmp_path / "replayed.o"]
-    policies = (_RANDOM, ChangedDecisionsPolicy(changes, _PROBLEM.default_policy or _RANDOM, "mask"))
+    policies = (_RANDOM, ChangedDecisionsPolicy(changes, _PROBLEM.decision.default_policy or _RANDOM, "mask"))
     for path, policy in zip(paths, policies, strict=True):
         done = rollout(module, policy, _PROBLEM, toolchain, scratch=tmp_path, seed=3, keep_object=path)
         assert done.failure is None

@@ -78,10 +78,10 @@ def test_the_native_form_is_exact(
 
 @pytest.mark.parametrize(("problem", "num_outputs"), [("regalloc_eviction", 1), ("regalloc_priority", 2)])
 def test_the_register_allocator(problem: str, num_outputs: int) -> None:
-    names = problems.load(problem).feature_names
+    names = problems.load(problem).decision.feature_names
     networks = [_network(seed, (6, 5), names, num_outputs) for seed in range(2)]
     combined = gated_network(networks, names[1], [3])
-    problems.load(problem).policy(combined)
+    problems.load(problem).decision.policy(combined)
     ranks = QuantileEncoder(combined.quantiles).ranks(_observations(2000, len(names)))
     low, high = (outputs(network, ranks) for network in networks)
     expected = np.where(_observations(2000, len(names))[:, 1:2] >= 3, high, low)

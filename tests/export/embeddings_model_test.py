@@ -52,7 +52,7 @@ def weights(records: np.ndarray) -> NetworkWeights:
 @pytest.fixture(scope="module")
 def saved(weights: NetworkWeights, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("saved") / "policy"
-    save_policy(directory, weights, _INLINING.action_space, "inlining_decision", _HEADER.features)
+    save_policy(directory, weights, _INLINING.decision.action_space, "inlining_decision", _HEADER.features)
     return directory
 
 
@@ -65,7 +65,7 @@ def test_all_forms_decide_the_same(records: np.ndarray, weights: NetworkWeights,
     np.testing.assert_array_equal(expected, logits.argmax(axis=-1))
 
     quantiles = dict(zip(weights.features, weights.quantiles, strict=True))
-    kind = _INLINING.head(quantiles, _HEADER.features)
+    kind = _INLINING.decision.head(quantiles, _HEADER.features)
     assert set(kind.features) == set(weights.features)
     order = [weights.features.index(name) for name in kind.features]
     kernel = weights.kernels[0].reshape(len(order), 3, -1)[order].reshape(weights.kernels[0].shape)
@@ -99,5 +99,5 @@ def test_forms_of_integers_are_refused(saved: Path, tmp_path: Path) -> None:
         with pytest.raises(PolicyError, match=f"observes IR2Vec embeddings, which the format {form} cannot"):
             export_policy(saved, tmp_path, ["saved_model", form])
     with pytest.raises(PolicyError, match="observes IR2Vec embeddings, so it has no native form"):
-        _INLINING.native_form(NetworkWeights.load(saved))
+        _INLINING.decision.native_form(NetworkWeights.load(saved))
     assert list(tmp_path.iterdir()) == []

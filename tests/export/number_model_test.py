@@ -33,7 +33,8 @@ def sent(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> tupl
     place = tmp_path_factory.mktemp("sent")
     corpus = make_busy_corpus(place, str(toolchain.clang))
     results = [
-        rollout(module, _PROBLEM.default_policy, _PROBLEM, toolchain, scratch=place) for module in corpus.modules
+        rollout(module, _PROBLEM.decision.default_policy, _PROBLEM, toolchain, scratch=place)
+        for module in corpus.modules
     ]
     trajectories = [result.trajectory for result in results if result.trajectory is not None]
     return trajectories[0].header, b"".join(trajectory.observations for trajectory in trajectories)
@@ -59,7 +60,7 @@ def test_the_saved_model_advises_as_numpy_does(sent: tuple[Header, bytes], tmp_p
     header, observations = sent
     features = header.decode(observations)
     weights = _weights(features)
-    save_policy(tmp_path / "policy", weights, _PROBLEM.action_space, header.advice.name, header.features)
+    save_policy(tmp_path / "policy", weights, _PROBLEM.decision.action_space, header.advice.name, header.features)
     decide = ContinuousPolicy(weights, ADVICE).start(header, 0)
     size = header.observation_bytes
     expected = np.array(
@@ -106,5 +107,5 @@ def test_a_compiler_that_sends_less_is_refused(sent: tuple[Header, bytes], tmp_p
     weights = _weights(header.decode(observations))
     less = [spec for spec in header.features if spec.name != "stage"]
     with pytest.raises(PolicyError, match="does not send: stage"):
-        save_policy(tmp_path / "policy", weights, _PROBLEM.action_space, header.advice.name, less)
+        save_policy(tmp_path / "policy", weights, _PROBLEM.decision.action_space, header.advice.name, less)
     assert not (tmp_path / "policy").exists()

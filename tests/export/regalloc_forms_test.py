@@ -45,7 +45,7 @@ def policy_dir(evictions: Decisions, weights: NetworkWeights, tmp_path_factory: 
     """With the tensors of a trace of our plugin, which sends the default decision, too; LLVM's models do not get it."""
     path = tmp_path_factory.mktemp("saved") / "policy"
     sent = (*evictions.header.features, TensorSpec(PLUGIN_DEFAULT, np.dtype("i8"), (1,)))
-    save_policy(path, weights, evictions.problem.action_space, _EVICTION.advice.name, sent)
+    save_policy(path, weights, evictions.problem.decision.action_space, _EVICTION.advice.name, sent)
     return path
 
 
@@ -129,7 +129,7 @@ def test_no_form_chooses_an_illegal_candidate(policy_dir: Path, evictions: Decis
 
 def test_no_weights_make_an_illegal_candidate_the_best(evictions: Decisions, weights: NetworkWeights) -> None:
     quantiles = dict(zip(weights.features, weights.quantiles, strict=True))
-    head = evictions.problem.head(quantiles, _EVICTION.features)
+    head = evictions.problem.decision.head(quantiles, _EVICTION.features)
     outputs, legal = tf.fill([2, 33, 1], -1e30), np.zeros((2, 33), np.float32)
     legal[0, 7] = legal[1, 32] = 1
     assert head.advice(outputs, {LEGAL: tf.constant(legal)}, 0.0).numpy().tolist() == [7, 32]
@@ -144,7 +144,7 @@ def test_priorities_in_tflite_are_numpys(priorities: Decisions, tmp_path: Path) 
         *("policy_network.h", "regalloc_policy.h", "regalloc_models.h"),
     ]
     native = (tmp_path / "out" / NATIVE_FILE).read_bytes()
-    assert native == problems.load("regalloc_priority").native_form(weights)
+    assert native == problems.load("regalloc_priority").decision.native_form(weights)
     check_decisions(priorities, weights, _tflite_advice(tmp_path / "out", _PRIORITY, _batches(priorities)))
 
 

@@ -44,7 +44,7 @@ def test_llvms_runner_takes_it_and_decides_alike(
     own: bool, toolchain: Toolchain, observations: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
     weights = weights_for(observations)
-    written = write_release_model({"": weights}, _INLINING, _MODEL, tmp_path)
+    written = write_release_model({"": weights}, _INLINING.decision, _MODEL, tmp_path)
     assert [path.name for path in written] == ["InlinerSizeModel.h", "InlinerSizeModel.cpp", "InlinerSizeModel.o"]
     compiler = str(toolchain.tool("clang++")) if own else "g++"
     # The header alone is enough; the object may be linked too, as LLVM's cmake does.
@@ -87,7 +87,7 @@ def _check_selected(decisions: Decisions, toolchain: Toolchain, directory: Path)
         name: random_network_over(decisions.problem, decisions.features, seed)
         for seed, name in enumerate(("small", "fast-2"))
     }
-    write_release_model(policies, decisions.problem, model, directory)
+    write_release_model(policies, decisions.problem.decision, model, directory)
     runner = build_runner(model, toolchain, str(toolchain.tool("clang++")), directory)
     specs, rows = decisions.header.features, decisions.records.tobytes()
     found = {name: run_runner(runner, model, specs, rows, directory, selector=name) for name in policies}
@@ -104,7 +104,7 @@ def test_an_inlining_policy_is_selected_by_its_name(
     fewer = {name: observations[name] for name in list(observations)[5:]}
     careful = weights_for(observations, seed=3).with_margin(10.0)
     policies = {"first": weights_for(observations, seed=1), "second": weights_for(fewer, seed=2), "careful": careful}
-    write_release_model(policies, _INLINING, _MODEL, tmp_path)
+    write_release_model(policies, _INLINING.decision, _MODEL, tmp_path)
     runner = build_runner(_MODEL, toolchain, str(toolchain.tool("clang++")), tmp_path)
     specs = [TensorSpec(name, np.dtype("i8"), (1,)) for name in observations]
     rows = np.stack(list(observations.values()), axis=-1).tobytes()
@@ -130,16 +130,16 @@ def test_it_compiles_without_warnings_for_every_problem(compiler: str, problem: 
 
 
 def _small_weights(problem: str) -> NetworkWeights:
-    names: Sequence[str] = ("f",) if problem == "inlining" else problems.load(problem).feature_names
+    names: Sequence[str] = ("f",) if problem == "inlining" else problems.load(problem).decision.feature_names
     weights = weights_for({name: np.arange(9) for name in names}, hidden=(4,))
-    outputs = problems.load(problem).action_space.num_outputs
+    outputs = problems.load(problem).decision.action_space.num_outputs
     kernels = (*weights.kernels[:-1], weights.kernels[-1][:, :outputs])
     biases = (*weights.biases[:-1], weights.biases[-1][:outputs])
     return NetworkWeights(weights.features, weights.quantiles, kernels, biases, {"problem": problem})
 
 
 def _header(policies: Mapping[str, NetworkWeights], problem: str) -> str:
-    return header_text(policies, problems.load(problem), EMBEDDED_MODELS[problem])
+    return header_text(policies, problems.load(problem).decision, EMBEDDED_MODELS[problem])
 
 
 def test_what_is_not_its_own_is_refused() -> None:
@@ -163,5 +163,5 @@ def test_the_features_are_those_that_compilers_send(evictions: Decisions, priori
 def test_without_a_compiler_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ToolchainError, match="install the package g\\+\\+"):
-        write_release_model({"": weights_for({"f": np.arange(9)})}, _INLINING, _MODEL, tmp_path)
+        write_release_model({"": weights_for({"f": np.arange(9)})}, _INLINING.decision, _MODEL, tmp_path)
     assert list(tmp_path.iterdir()) == []

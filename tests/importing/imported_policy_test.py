@@ -107,7 +107,7 @@ def test_all_features_of_the_original(observations: dict[str, np.ndarray], tmp_p
 @pytest.mark.slow
 def test_it_decides_alike_in_the_plugin(saved: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     problem = problems.load("inlining")
-    policy = problem.policy(read_policy(saved).weights)
+    policy = problem.decision.policy(read_policy(saved).weights)
     corpus = make_corpus(tmp_path, str(toolchain.clang), SOURCES)
     settings = RolloutSettings(backend="plugin")
     found = rollout(corpus.modules[0], policy, problem, toolchain, scratch=tmp_path, settings=settings)

@@ -34,8 +34,10 @@ def test_features_are_those_of_llvms_advisor(toolchain: Toolchain, tmp_path: Pat
     module = make_corpus(tmp_path, str(toolchain.clang), sources, options=["-std=c++20"]).modules[0]
     start = rollout(module, ConstantPolicy(0), PROBLEM, toolchain, scratch=tmp_path).trajectory
     assert start is not None
-    weights = weights_for({name: start.features()[name].reshape(-1) for name in PROBLEM.feature_names}, hidden=(8,))
-    seen: dict[str, set[int]] = {name: set() for name in PROBLEM.feature_names}
+    weights = weights_for(
+        {name: start.features()[name].reshape(-1) for name in PROBLEM.decision.feature_names}, hidden=(8,)
+    )
+    seen: dict[str, set[int]] = {name: set() for name in PROBLEM.decision.feature_names}
     for seed in range(8):
         policy = BinaryPolicy(weights, temperature=40.0)
         results, objects = [], []
@@ -56,7 +58,7 @@ def test_features_are_those_of_llvms_advisor(toolchain: Toolchain, tmp_path: Pat
             results.append(result.trajectory)
         ours, theirs = results
         np.testing.assert_array_equal(ours.advice, theirs.advice)
-        for name in PROBLEM.feature_names:
+        for name in PROBLEM.decision.feature_names:
             np.testing.assert_array_equal(ours.features()[name], theirs.features()[name], err_msg=f"{name}, {seed}")
             seen[name] |= set(ours.features()[name].reshape(-1).tolist())
         assert objects[0].read_bytes() == objects[1].read_bytes()
@@ -69,7 +71,7 @@ def test_features_are_those_of_llvms_advisor(toolchain: Toolchain, tmp_path: Pat
 
 def _constant(action: int) -> BinaryPolicy:
     """A network that inlines every call, or none."""
-    weights = weights_for({name: np.arange(9) for name in PROBLEM.feature_names}, hidden=(4,))
+    weights = weights_for({name: np.arange(9) for name in PROBLEM.decision.feature_names}, hidden=(4,))
     kernels = (weights.kernels[0], np.zeros_like(weights.kernels[1]))
     biases = (weights.biases[0], np.array([1 - action, action], np.float32))
     return BinaryPolicy(dataclasses.replace(weights, kernels=kernels, biases=biases))
@@ -108,7 +110,7 @@ def test_blocks_that_become_unreachable_are_counted_as_llvm_counts_them(toolchai
         assert ours is not None and theirs is not None
         assert _calls(ours) == _calls(theirs)
         assert [callee for _, callee, _ in _calls(ours)] == ["hang", "late"]
-        for name in PROBLEM.feature_names:
+        for name in PROBLEM.decision.feature_names:
             np.testing.assert_array_equal(ours.features()[name], theirs.features()[name], err_msg=name)
         blocks.append(ours.features()["caller_basic_block_count"].reshape(-1).tolist())
     (before, without), (same, inlined) = blocks

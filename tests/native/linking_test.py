@@ -74,7 +74,7 @@ def _regalloc_policy(problem: Problem, toolchain: Toolchain, place: Path) -> Pat
         folder = place / problem.name
         folder.mkdir()
         corpus = make_busy_corpus(folder, str(toolchain.clang))
-        blob.write_bytes(problem.native_form(random_network(problem, corpus, toolchain, folder, 1)))
+        blob.write_bytes(problem.decision.native_form(random_network(problem, corpus, toolchain, folder, 1)))
     return blob
 
 

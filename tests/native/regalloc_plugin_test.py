@@ -65,7 +65,7 @@ class _LastLegal(Policy):
 
 def _other_policy(problem: Problem) -> Policy:
     """A policy whose decisions differ from the default's."""
-    return _LastLegal() if isinstance(problem.action_space, MaskedCategorical) else FeaturePolicy("stage")
+    return _LastLegal() if isinstance(problem.decision.action_space, MaskedCategorical) else FeaturePolicy("stage")
 
 
 def _compiled(
@@ -133,9 +133,9 @@ def test_a_trajectory_has_one_feature_more_than_that_of_llvms_channel(
     name = _DEFAULT_FEATURES[problem.name]
     found = rollout(corpus.modules[0], FeaturePolicy(name), problem, toolchain, scratch=tmp_path).trajectory
     assert found is not None
-    assert problem.default_policy is not None
+    assert problem.decision.default_policy is not None
     default = rollout(
-        corpus.modules[0], problem.default_policy, problem, toolchain, scratch=tmp_path, settings=_CHANNEL
+        corpus.modules[0], problem.decision.default_policy, problem, toolchain, scratch=tmp_path, settings=_CHANNEL
     ).trajectory
     assert default is not None
     assert found.header.names == (*default.header.names, name)
@@ -153,7 +153,7 @@ def _command(
     library: Path, problem: Problem, corpus: Corpus, toolchain: Toolchain, place: Path
 ) -> tuple[list[str], Path]:
     module, output = corpus.modules[0], place / "own.o"
-    flags = regalloc_plugin.options(library, problem.advisor, regalloc_plugin.make_nowhere(place))
+    flags = regalloc_plugin.options(library, problem.decision.advisor, regalloc_plugin.make_nowhere(place))
     return compile_command(toolchain.clang, module.options(), module.bitcode_path, output, flags), output
 
 
@@ -176,7 +176,7 @@ def test_it_writes_a_log(problem: Problem, corpus: Corpus, toolchain: Toolchain,
 def test_a_policy_decides_in_the_compiler_as_it_does_over_the_channel(
     seed: int, problem: Problem, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
 ) -> None:
-    policy = problem.policy(random_network(problem, corpus, toolchain, tmp_path, seed))
+    policy = problem.decision.policy(random_network(problem, corpus, toolchain, tmp_path, seed))
     # A counterfactual policy runs in this process, over the plugin's channel.
     over_channel = CounterfactualPolicy(policy, {})
     num_decisions = 0
@@ -187,7 +187,7 @@ def test_a_policy_decides_in_the_compiler_as_it_does_over_the_channel(
         if within is None or asked is None:
             continue
         assert within.header == asked.header
-        if isinstance(problem.action_space, Continuous):
+        if isinstance(problem.decision.action_space, Continuous):
             # Rounding errors of the network change priorities by some steps, and thereby all later features.
             np.testing.assert_allclose(within.advice[:5], asked.advice[:5], atol=4)
         else:
@@ -203,12 +203,15 @@ def test_an_unusable_policy_is_an_error_only_if_strict(
     problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path
 ) -> None:
     weights = random_network(problem, corpus, toolchain, tmp_path, 0)
-    good, plain = problem.native_form(weights), _compiled(corpus.modules[0], None, problem, toolchain, tmp_path)
+    good, plain = (
+        problem.decision.native_form(weights),
+        _compiled(corpus.modules[0], None, problem, toolchain, tmp_path),
+    )
     renamed = dataclasses.replace(weights, features=("no_such_input", *weights.features[1:]))
     for content, reason in (
         (b"", "empty, or not a regular file"),
         (good[:-8], "the policy network is truncated"),
-        (problem.native_form(renamed), "needs the input no_such_input"),
+        (problem.decision.native_form(renamed), "needs the input no_such_input"),
         (native_blob(weights, of_integers=False, about={"problem": "inlining"}), "found one for inlining"),
     ):
         blob = tmp_path / "policy.mlgo"
@@ -287,8 +290,8 @@ def test_a_compiler_without_headers_uses_llvms_channel(
     bare = dataclasses.replace(toolchain, clang=toolchain.clang.resolve(), plugin_headers=None)
     with pytest.raises(ToolchainError, match="building the regalloc plugin needs LLVM's headers"):
         regalloc_plugin.regalloc_plugin(bare)
-    assert problem.default_policy is not None
-    for policy in (problem.default_policy, _other_policy(problem)):
+    assert problem.decision.default_policy is not None
+    for policy in (problem.decision.default_policy, _other_policy(problem)):
         found = rollout(corpus.modules[0], policy, problem, bare, scratch=tmp_path)
         assert found.failure is None and found.trajectory is not None
         assert _DEFAULT_FEATURES[problem.name] not in found.trajectory.header.names

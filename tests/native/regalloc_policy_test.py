@@ -75,13 +75,13 @@ def _arguments(specs: Sequence[TensorSpec]) -> list[str]:
 
 @pytest.mark.parametrize("num_candidates", [2, 7, 33])
 def test_evictions_equal_numpys(num_candidates: int, driver: Path, tmp_path: Path) -> None:
-    assert isinstance(_EVICTION.action_space, MaskedCategorical)
-    inputs = _EVICTION.action_space.inputs
+    assert isinstance(_EVICTION.decision.action_space, MaskedCategorical)
+    inputs = _EVICTION.decision.action_space.inputs
     specs, records = _decisions(num_candidates, 300, num_candidates)
     features = {spec.name: records[spec.name] for spec in specs}
     values, legal = inputs.values(features), inputs.legal(features)
-    weights = _weights(_EVICTION.feature_names, values.reshape(-1, values.shape[-1]), 1, 1)
-    (tmp_path / "blob").write_bytes(_EVICTION.native_form(weights))
+    weights = _weights(_EVICTION.decision.feature_names, values.reshape(-1, values.shape[-1]), 1, 1)
+    (tmp_path / "blob").write_bytes(_EVICTION.decision.native_form(weights))
     (tmp_path / "observations").write_bytes(records.tobytes())
     # The default decision comes last; it is not a feature of the compiler.
     printed = run_driver(
@@ -96,7 +96,7 @@ def test_evictions_equal_numpys(num_candidates: int, driver: Path, tmp_path: Pat
     # If two scores differ by rounding errors only, either candidate is right.
     np.testing.assert_allclose(scores[some, found[some]], scores[some].max(axis=-1), rtol=1e-4, atol=1e-4)
     assert (found[some] == scores[some].argmax(axis=-1)).mean() > 0.98
-    assert isinstance(_EVICTION.policy(weights), MaskedCategoricalPolicy)
+    assert isinstance(_EVICTION.decision.policy(weights), MaskedCategoricalPolicy)
 
 
 @pytest.mark.parametrize("num_candidates", [2, 7, 33])
@@ -139,15 +139,15 @@ def test_mean_actions_equal_numpys(driver: Path, tmp_path: Path) -> None:
     records = np.zeros(500, dtype)
     records["li_size"], records["stage"] = rng.integers(0, 1 << 20, 500), rng.integers(0, 5, 500)
     records["weight"] = np.where(rng.random(500) < 0.3, rng.choice(_ODD, 500), rng.lognormal(0, 3, 500))
-    columns = np.stack([records[name].astype("f8") for name in _PRIORITY.feature_names], axis=-1)
-    weights = _weights(_PRIORITY.feature_names, columns, 2, 2)
-    (tmp_path / "blob").write_bytes(_PRIORITY.native_form(weights))
+    columns = np.stack([records[name].astype("f8") for name in _PRIORITY.decision.feature_names], axis=-1)
+    weights = _weights(_PRIORITY.decision.feature_names, columns, 2, 2)
+    (tmp_path / "blob").write_bytes(_PRIORITY.decision.native_form(weights))
     (tmp_path / "observations").write_bytes(records.tobytes())
     specs = ["li_size:i:1", "stage:i:1", "weight:f:1"]
     found = run_driver(driver, "mean_action", tmp_path / "blob", tmp_path / "observations", *specs)
-    policy = _PRIORITY.policy(weights)
+    policy = _PRIORITY.decision.policy(weights)
     assert isinstance(policy, ContinuousPolicy)
-    expected = policy.means({name: records[name] for name in _PRIORITY.feature_names})
+    expected = policy.means({name: records[name] for name in _PRIORITY.decision.feature_names})
     np.testing.assert_allclose(np.array(found, "f8"), expected, rtol=1e-4, atol=1e-4)
     assert len(set(found)) > 50
 
@@ -162,8 +162,8 @@ def test_mean_actions_equal_numpys(driver: Path, tmp_path: Path) -> None:
     ],
 )
 def test_a_policy_that_does_not_fit_is_rejected(specs: list[str], reason: str, driver: Path, tmp_path: Path) -> None:
-    weights = _weights(_PRIORITY.feature_names, np.arange(60.0).reshape(20, 3), 2, 1)
-    (tmp_path / "blob").write_bytes(_PRIORITY.native_form(weights))
+    weights = _weights(_PRIORITY.decision.feature_names, np.arange(60.0).reshape(20, 3), 2, 1)
+    (tmp_path / "blob").write_bytes(_PRIORITY.decision.native_form(weights))
     (tmp_path / "observations").write_bytes(b"")
     [message] = run_driver(driver, "mean_action", tmp_path / "blob", tmp_path / "observations", *specs)
     assert message.startswith(reason)
@@ -176,5 +176,5 @@ def test_ordered_keeps_the_order() -> None:
 
 
 def test_the_native_form_depends_on_the_features_type() -> None:
-    weights = _weights(_PRIORITY.feature_names, np.arange(60.0).reshape(20, 3), 2, 1)
+    weights = _weights(_PRIORITY.decision.feature_names, np.arange(60.0).reshape(20, 3), 2, 1)
     assert native_blob(weights) != native_blob(weights, of_integers=False)

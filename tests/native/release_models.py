@@ -76,7 +76,7 @@ def run_runner(
 
 def check_decisions(decisions: Decisions, weights: NetworkWeights, found: np.ndarray) -> None:
     """Advice must be that of the policy in numpy, except where rounding errors decide."""
-    space = decisions.problem.action_space
+    space = decisions.problem.decision.action_space
     policy = space.policy(weights)
     inputs = policy.network_inputs(decisions.features)
     greedy = policy.greedy_decisions(inputs, np.zeros(len(decisions.records)))

@@ -13,7 +13,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.pass_options import list_pass_options
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.pass_options.measuring import WholeObjects
+from compiler_opt.pass_options.measuring import WHOLE_OBJECTS
 from compiler_opt.pass_options.screening import (
     DETECTED_FILE,
     MEASURED_FILE,
@@ -42,7 +42,7 @@ def corpus(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 @pytest.fixture(scope="module")
 def pool(toolchain: Toolchain) -> Iterator[WorkerPool]:
-    with WorkerPool(toolchain, WholeObjects(), 2) as pool:
+    with WorkerPool(toolchain, WHOLE_OBJECTS, 2) as pool:
         yield pool
 
 

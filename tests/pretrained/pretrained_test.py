@@ -146,7 +146,7 @@ def test_what_ships_with_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(pretrained.names()) == folders
     for name in pretrained.names():
         weights = pretrained.load(name)
-        assert INLINING.name != weights.metadata["problem"] or INLINING.policy(weights)
+        assert INLINING.name != weights.metadata["problem"] or INLINING.decision.policy(weights)
         card = ModelCard.load(pretrained.path(name))
         assert card is not None and card.corpus and card.compiler and card.results
         assert sum(path.stat().st_size for path in pretrained.path(name).iterdir()) < 200_000

@@ -15,7 +15,6 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy, sites_of
 from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.problems.inlining.bodies import coroutine_of
-from compiler_opt.problems.inlining.credit import function_credit
 from compiler_opt.search.builds import Build, build_of
 from compiler_opt.search.compiling import compiled_of
 from tests.small_corpus import make_corpus
@@ -92,8 +91,9 @@ def test_credit_goes_to_decisions_in_functions_that_hold_the_body(kind: str, mod
     for module in modules:
         for function, num_bytes in module.sizes.functions.items():
             larger = dataclasses.replace(module.sizes, functions={**module.sizes.functions, function: num_bytes + 1})
-            credit = function_credit([module.sizes, larger], [module.sites, module.sites], {})[1]
-            for value, (caller, callee) in zip(credit.tolist(), module.decisions(), strict=True):
+            credit = PROBLEM.credit([module.sizes, larger], [module.sites, module.sites], {})
+            assert credit is not None
+            for value, (caller, callee) in zip(credit[1].tolist(), module.decisions(), strict=True):
                 can_change = function in module.emitted(caller) or callee in (function, coroutine_of(function))
                 if kind == "coroutine" and caller != coroutine_of(function):
                     assert can_change or not value

@@ -1,5 +1,8 @@
 """The COMDAT-weighted score and credit per decision, by arithmetic that can be followed."""
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 import hypothesis
 import numpy as np
 import pytest
@@ -8,13 +11,13 @@ from hypothesis import strategies as st
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.problems.inlining import PROBLEM
-from compiler_opt.problems.inlining.comdats import (
+from compiler_opt.problems.inlining.credit import decision_credit
+from compiler_opt.problems.linked_text import (
     comdat_copies,
     function_weights,
     larger_copies,
     weighted_text_bytes,
 )
-from compiler_opt.problems.inlining.credit import decision_credit, function_credit
 
 ONE = ObjectSizes(
     text_bytes=100,
@@ -37,7 +40,7 @@ def test_the_larger_number_of_copies_counts() -> None:
     # The default has inlined `shared` in all objects but one, which without inlining three emit.
     inlined = ObjectSizes(text_bytes=80, comdats={"mine": 10}, functions={}, function_comdats={})
     assert larger_copies([ONE, inlined, PLAIN_C], [ONE, OTHER, OTHER]) == {"shared": 3, "mine": 2}
-    assert PROBLEM.project_context([ONE, inlined, PLAIN_C], [ONE, OTHER, OTHER]) == {"shared": 3, "mine": 2}
+    assert PROBLEM.objective.project_context([ONE, inlined, PLAIN_C], [ONE, OTHER, OTHER]) == {"shared": 3, "mine": 2}
 
 
 def test_a_shared_group_costs_its_share() -> None:
@@ -82,6 +85,12 @@ def _sites(*calls: tuple[str, str, bool]) -> CallSites:
     )
 
 
+def _credit(
+    group: Sequence[ObjectSizes], sites: Sequence[CallSites], copies: Mapping[str, float] = MappingProxyType({})
+) -> list[np.ndarray]:
+    return PROBLEM.credit(group, sites, copies) or []
+
+
 def test_caller_and_callee_and_where_the_caller_went() -> None:
     # First rollout: leaf into middle, middle into top. Second: nothing is inlined.
     first = _sizes({"top": 50, "other": 8})
@@ -90,7 +99,7 @@ def test_caller_and_callee_and_where_the_caller_went() -> None:
         _sites(("middle", "leaf", True), ("top", "middle", True), ("other", "top", False)),
         _sites(("middle", "leaf", False), ("top", "middle", False), ("other", "top", False)),
     ]
-    credit = function_credit([first, second], sites, {})
+    credit = _credit([first, second], sites)
     # Means: top 35, middle 10, leaf 5, other 8. Saved in the first: top -15, middle +10, leaf +5, other 0.
     # middle<-leaf: caller +10, callee +5, and middle went into top: -15.
     # top<-middle: caller -15, callee +10. other<-top: caller 0, callee -15.
@@ -102,7 +111,7 @@ def test_caller_and_callee_and_where_the_caller_went() -> None:
 def test_a_function_of_many_objects_counts_for_less() -> None:
     group = [_sizes({"f": 40}, {"f": "f"}), _sizes({"f": 20}, {"f": "f"})]
     sites = [_sites(("f", "g", True)), _sites(("f", "g", False))]
-    credit = function_credit(group, sites, {"f": 5})
+    credit = _credit(group, sites, {"f": 5})
     # A fifth of 40 and 20: 8 and 4, mean 6.
     np.testing.assert_allclose(credit[0], [-2])
     np.testing.assert_allclose(credit[1], [2])
@@ -111,7 +120,7 @@ def test_a_function_of_many_objects_counts_for_less() -> None:
 def test_what_is_split_off_a_coroutine_is_a_part_of_it() -> None:
     group = [_sizes({"f": 10, "f.resume": 90, "g": 5}), _sizes({"f": 10, "f.resume": 50, "g": 9})]
     sites = [_sites(("f", "g", True), ("f.resume", "h", False)), _sites(("f", "g", False), ("f.resume", "h", False))]
-    credit = function_credit(group, sites, {})
+    credit = _credit(group, sites)
     # Means: f with its part 80, the part 70, g 7.
     np.testing.assert_allclose(credit[0], [-20 + 2, -20])
     np.testing.assert_allclose(credit[1], [20 - 2, 20])

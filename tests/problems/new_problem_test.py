@@ -72,7 +72,7 @@ def test_an_installed_package_offers_its_problem_by_name(package: Path, monkeypa
     monkeypatch.syspath_prepend(str(package))
     assert "few_functions" in problems.names()
     assert problems.load("few_functions") is problems.load("my_problems.few_functions:PROBLEM")
-    assert problems.recorded({"problem": "few_functions"}, "p").score_name == "functions"
+    assert problems.recorded({"problem": "few_functions"}, "p").objective.score_name == "functions"
 
 
 @pytest.mark.parametrize(

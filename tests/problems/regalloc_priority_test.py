@@ -109,13 +109,13 @@ def test_compilers_truncate_advice_and_take_the_highest_first(
 
 def test_the_rebuilt_default_compiles_and_names_functions(busy: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     plain, _ = _compile(None, busy, toolchain, tmp_path)
-    default, _ = _compile(_PROBLEM.default_policy, busy, toolchain, tmp_path)
+    default, _ = _compile(_PROBLEM.decision.default_policy, busy, toolchain, tmp_path)
     trajectory = default.trajectory
     assert trajectory is not None and isinstance(trajectory.sites, FunctionOfDecisions)
     assert trajectory.advice.dtype == np.float32 and trajectory.sampled_actions is None
     assert set(trajectory.sites.functions) == {"looped", "summed"}
     features = trajectory.features()
-    assert set(_PROBLEM.feature_names) <= set(features)
+    assert set(_PROBLEM.decision.feature_names) <= set(features)
     assert np.isposinf(features["weight"]).any()
     sizes = features["li_size"][features["stage"] == STAGE_ASSIGN]
     assert sizes.min() > 0

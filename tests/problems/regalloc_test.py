@@ -6,7 +6,7 @@ import pytest
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.remarks import RegallocCosts
 from compiler_opt.problems import problem as problems
-from compiler_opt.problems.regalloc import function_score
+from compiler_opt.problems.spill_cost import function_score
 
 
 def test_loads_weigh_four_stores_one_both_five_and_copies_a_fifth() -> None:
@@ -25,4 +25,4 @@ def test_a_decision_is_credited_with_its_own_function() -> None:
     first, second = problem.credit(group, sites, None) or []
     assert first.tolist() == [-3.0, -3.0, -1.5]
     assert second.tolist() == [3.0, 1.5, 0.0]
-    assert problem.score(group[0], problem.project_context(group)) == 13.0
+    assert problem.score(group[0], problem.objective.project_context(group)) == 13.0

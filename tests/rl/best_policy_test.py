@@ -60,7 +60,7 @@ class _Scripted(Algorithm):
         self._iteration = 0
 
     def collection_policy(self) -> CollectionPolicy:
-        policy = INLINING.policy(_decider(0), temperature=1.0)
+        policy = INLINING.decision.policy(_decider(0), temperature=1.0)
         return RepeatedPolicy(policy, 2, self._context.rollout_settings())
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:

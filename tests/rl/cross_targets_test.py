@@ -79,17 +79,18 @@ def test_inlining_by_default_is_plain_compilation_by_both_ways(
 @pytest.mark.parametrize("name", ["regalloc_eviction", "regalloc_priority"])
 def test_registers_by_the_default(name: str, busy: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     problem = problems.load(name)
-    support = toolchain.require(problem.advisor.problem)
+    support = toolchain.require(problem.decision.advisor.problem)
     decisions = 0
     for module in busy.modules:
         plain, rebuilt = (
-            rollout(module, policy, problem, toolchain, scratch=tmp_path) for policy in (None, problem.default_policy)
+            rollout(module, policy, problem, toolchain, scratch=tmp_path)
+            for policy in (None, problem.decision.default_policy)
         )
         assert (plain.failure, rebuilt.failure) == (None, None)
         if rebuilt.trajectory is not None:
             # What the probe saw of the compiler's own target holds for this one.
             assert rebuilt.trajectory.header.features[:-1] == support.features
-            assert rebuilt.trajectory.header.names[-1] == problem.advisor.plugin_default_feature
+            assert rebuilt.trajectory.header.names[-1] == problem.decision.advisor.plugin_default_feature
             assert rebuilt.trajectory.header.advice == support.advice
             decisions += len(rebuilt.trajectory)
             _check_credit(problem, plain, rebuilt)
@@ -117,7 +118,9 @@ def test_training_and_evaluation(
     name, size = ("inlining", "small") if architecture == "riscv64" else ("regalloc_eviction", "busy")
     corpus: Corpus = request.getfixturevalue(size)
     problem = problems.load(name)
-    save_vocabulary(tmp_path / "vocabulary", {feature: np.arange(-5.0, 60.0) for feature in problem.feature_names})
+    save_vocabulary(
+        tmp_path / "vocabulary", {feature: np.arange(-5.0, 60.0) for feature in problem.decision.feature_names}
+    )
     common = (
         f"--compile_task={name}",
         f"--data_path={corpus.root}",

@@ -65,7 +65,8 @@ def place(clang: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run("tools/generate_default_trace", *with_clang, trace, "--num_workers=2", vocabulary=vocabulary)
     # As generate_vocab does, without waiting for TensorFlow once more.
     save_vocabulary(
-        place / "vocabulary", trace_quantiles(Trace(place / "trace"), _INLINING.action_space, VocabularyConfig(16))
+        place / "vocabulary",
+        trace_quantiles(Trace(place / "trace"), _INLINING.decision.action_space, VocabularyConfig(16)),
     )
     quantiles = f"--vocab_path={place / 'vocabulary'}"
     run("rl/train_locally", *with_clang, f"--root_dir={place / 'training'}", quantiles, *_TRAIN, vocabulary=vocabulary)
@@ -90,9 +91,9 @@ def test_what_only_embeddings_tell_is_cloned(place: Path) -> None:
     """The trace's decisions replaced by the sign of one number, with all else made useless."""
     trace = Trace(place / "trace")
     (batch,) = trace.batches()
-    quantiles = load_vocabulary(place / "vocabulary", _INLINING.supported_features(batch.features))
+    quantiles = load_vocabulary(place / "vocabulary", _INLINING.decision.supported_features(batch.features))
     embeddings = {name: values for name, values in quantiles.items() if name.startswith("callee_embedding")}
-    kind = _INLINING.head(embeddings, trace.features)
+    kind = _INLINING.decision.head(embeddings, trace.features)
     assert isinstance(kind, BinaryHead) and kind.features == tuple(embeddings)
     observations = kind.observe(batch.features)
     labels = (observations["quantile_ranks"][:, 3] > 0.5).astype(np.int64)

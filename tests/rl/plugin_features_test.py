@@ -58,7 +58,7 @@ def place(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run("tools/generate_default_trace", *arguments, "--num_workers=2", _SET)
     # As generate_vocab does, without waiting for TensorFlow once more.
     config = VocabularyConfig(num_quantiles=16)
-    quantiles = trace_quantiles(Trace(place / "trace"), problems.load("inlining").action_space, config)
+    quantiles = trace_quantiles(Trace(place / "trace"), problems.load("inlining").decision.action_space, config)
     save_vocabulary(place / "vocabulary", quantiles)
     return place
 

@@ -87,9 +87,9 @@ def test_each_step_leaves_what_it_should(problem: problems.Problem, place: Path,
     about = json.loads((place / "trace.meta.json").read_text())
     assert (about["problem"], about["toolchain"]) == (problem.name, toolchain.identity())
     assert about["num_decisions"] >= 90
-    assert {path.stem for path in (place / "vocabulary").iterdir()} == set(problem.feature_names)
+    assert {path.stem for path in (place / "vocabulary").iterdir()} == set(problem.decision.feature_names)
     weights = NetworkWeights.load(place / "training" / "policy")
-    assert weights.features == problem.feature_names
+    assert weights.features == problem.decision.feature_names
     assert [len(bias) for bias in weights.biases] == [64, 64, _OUTPUTS[problem.name]]
     card = ModelCard.load(place / "training" / "policy")
     assert card is not None
@@ -106,7 +106,7 @@ def test_the_evaluation_speaks_of_the_score(problem: problems.Problem, place: Pa
     assert "together" in table
     summary = json.loads((place / "evaluation" / "summary.json").read_text())
     assert summary["problem"] == problem.name
-    assert list(summary["totals"]) == ["policy", *problem.action_space.baselines()]
+    assert list(summary["totals"]) == ["policy", *problem.decision.action_space.baselines()]
     assert {project["project"] for project in summary["projects"]} == {"loops", "mixed"}
     page = (place / "evaluation" / "report.html").read_text()
     assert "The score is" in page
@@ -159,7 +159,7 @@ def _gin(*bindings: str) -> list[str]:
 
 @pytest.mark.slow
 def test_counterfactuals_are_learned_from(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:
-    if not isinstance(problem.action_space, MaskedCategorical):
+    if not isinstance(problem.decision.action_space, MaskedCategorical):
         error = _by_counterfactuals(place, problem, toolchain, 1, status=2)
         assert "regalloc_priority: counterfactuals are for problems that choose among candidates" in error
         return
@@ -185,7 +185,7 @@ def test_counterfactuals_are_learned_from(problem: problems.Problem, place: Path
 
 @pytest.mark.slow
 def test_a_rule_is_evolved_and_cloned(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:
-    if problem.rule is None:
+    if problem.decision.rule is None:
         error = _by_evolution(place, problem, toolchain, 1, status=2)
         assert "regalloc_priority: has no rule whose parameters could be searched for" in error
         return
@@ -201,7 +201,7 @@ def test_a_rule_is_evolved_and_cloned(problem: problems.Problem, place: Path, to
     assert [len(bias) for bias in weights.biases] == [64, 64, 1]
     card = ModelCard.load(place / "evolution" / "policy")
     assert card is not None and "evolution strategies" in (card.algorithm or "")
-    assert set(weights.metadata["rule"]) == {parameter.name for parameter in problem.rule.parameters}
+    assert set(weights.metadata["rule"]) == {parameter.name for parameter in problem.decision.rule.parameters}
 
 
 def test_a_policy_for_another_problem_is_refused(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:
@@ -213,7 +213,7 @@ def test_a_policy_for_another_problem_is_refused(problem: problems.Problem, plac
         f"--output_path={place / 'refused'}",
         status=2,
     )
-    if isinstance(problem.action_space, MaskedCategorical):
+    if isinstance(problem.decision.action_space, MaskedCategorical):
         assert "it is for another problem than this (see --compile_task)" in error
     else:
         assert "needs features that this compiler does not send: li_size, stage, weight" in error

@@ -12,14 +12,14 @@ from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.cost_models import block_costs
-from compiler_opt.cost_models.priced_inlining import ProfiledObject
+from compiler_opt.cost_models.objectives import ProfiledObject
 from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Site
 from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.search.builds import Compiled, build_of, comdat_groups
 from compiler_opt.search.compiling import PoolCompiler
-from compiler_opt.search.profiled import ProfiledCompiler, ProfiledPrice, profiled_pool, search_profiled
+from compiler_opt.search.profiled import CostWeights, ProfiledCompiler, profiled_pool, search_profiled
 from compiler_opt.search.program import Program
 from compiler_opt.search.search import SearchSettings
 from tests.hot_calls import STEPS
@@ -69,14 +69,14 @@ def builds(toolchain: Toolchain, clang_path: str, tmp_path_factory: pytest.TempP
 
 
 @pytest.fixture(scope="module")
-def price(builds: ProgramBuilds, toolchain: Toolchain) -> ProfiledPrice:
+def weights(builds: ProgramBuilds, toolchain: Toolchain) -> CostWeights:
     costs = block_costs.load("instructions", toolchain)
-    return ProfiledPrice(builds.compiled_profile(), costs, _BYTES_PER_PERCENT)
+    return CostWeights(builds.compiled_profile(), costs, _BYTES_PER_PERCENT)
 
 
 @pytest.fixture(scope="module")
-def pool(toolchain: Toolchain, price: ProfiledPrice) -> Iterator[WorkerPool[ProfiledObject]]:
-    with profiled_pool(toolchain, price, 1) as pool:
+def pool(toolchain: Toolchain, weights: CostWeights) -> Iterator[WorkerPool[ProfiledObject]]:
+    with profiled_pool(toolchain, weights, 1) as pool:
         yield pool
 
 
@@ -114,10 +114,10 @@ _CHOICES = {
 
 @pytest.mark.parametrize("choice", _CHOICES)
 def test_callgrind_counts_the_same(
-    choice: str, builds: ProgramBuilds, price: ProfiledPrice, pool: WorkerPool[ProfiledObject], toolchain: Toolchain
+    choice: str, builds: ProgramBuilds, weights: CostWeights, pool: WorkerPool[ProfiledObject], toolchain: Toolchain
 ) -> None:
     compilers = [
-        ProfiledCompiler(pool, builds.modules, dataclasses.replace(price, bytes_per_percent=num_bytes))
+        ProfiledCompiler(pool, builds.modules, dataclasses.replace(weights, bytes_per_percent=num_bytes))
         for num_bytes in (_BYTES_PER_PERCENT, 0.0)
     ]
     base = [compiler.compile({module: {} for module in range(3)}) for compiler in compilers]
@@ -134,11 +134,11 @@ def test_callgrind_counts_the_same(
 
 
 def test_a_search_inlines_what_pays(
-    builds: ProgramBuilds, price: ProfiledPrice, pool: WorkerPool[ProfiledObject], toolchain: Toolchain, tmp_path: Path
+    builds: ProgramBuilds, weights: CostWeights, pool: WorkerPool[ProfiledObject], toolchain: Toolchain, tmp_path: Path
 ) -> None:
     settings = SearchSettings(budget=20, seed=1)
     found = search_profiled(
-        builds.modules, pool, toolchain, settings, price, name="bench", folder=tmp_path, identity={}
+        builds.modules, pool, toolchain, settings, weights, name="bench", folder=tmp_path, identity={}
     )
     assert found.decisions and found.hot_functions == 3
     assert all(advice for advice in found.decisions.values())
@@ -146,15 +146,15 @@ def test_a_search_inlines_what_pays(
     assert better < plain
     # It continues, and finds nothing else.
     again = search_profiled(
-        builds.modules, pool, toolchain, settings, price, name="bench", folder=tmp_path, identity={}
+        builds.modules, pool, toolchain, settings, weights, name="bench", folder=tmp_path, identity={}
     )
     assert again.decisions == found.decisions
 
 
 def test_a_profile_of_another_program_is_refused(
-    builds: ProgramBuilds, price: ProfiledPrice, pool: WorkerPool[ProfiledObject], tmp_path: Path, clang_path: str
+    builds: ProgramBuilds, weights: CostWeights, pool: WorkerPool[ProfiledObject], tmp_path: Path, clang_path: str
 ) -> None:
     (tmp_path / "corpus").mkdir()
     other = make_corpus(tmp_path / "corpus", clang_path, {"p/other.c": "int other(int x) { return x + 1; }"}, "O2")
     with pytest.raises(CorpusError, match=r"run.profdata: expected functions of the program that ran, found none"):
-        ProfiledCompiler(pool, other.modules, price).compile({0: {}})
+        ProfiledCompiler(pool, other.modules, weights).compile({0: {}})

@@ -155,7 +155,7 @@ def test_a_recurrent_policy_decides_a_module_in_order(temperature: float) -> Non
 def test_a_recurrent_policy_has_our_forms_only() -> None:
     assert Binary().formats(recurrent(_weights(1), 2)) == ("native", "cpp")
     with pytest.raises(PolicyError, match="expected a network without a recurrent layer, found an LSTM"):
-        problems.load("regalloc_priority").policy(recurrent(_weights(1), 2))
+        problems.load("regalloc_priority").decision.policy(recurrent(_weights(1), 2))
 
 
 def test_a_recurrent_policy_may_observe_embeddings() -> None:

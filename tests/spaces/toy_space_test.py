@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, deciding_by
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problems.decision import Decision
 from compiler_opt.rl.behavioral_cloning import Cloner, Examples
 from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.spaces.action_space import ActionSpace
@@ -57,24 +56,7 @@ class OneOfThreeHead(CategoricalHead):
     noop_action = 0
 
 
-class Unrolling(Problem):
-    name = "unrolling"
-    advisor = INLINING
-    feature_names = ("size", "unknown")
-    action_space = OneOfThree()
-    score_name = "loops"
-
-    def measure(self, object_path: Path, remarks: bytes) -> float:
-        return 0.0
-
-    def project_context(self, measurements: Any, others: Any = ()) -> None:
-        return None
-
-    def score(self, measurement: float, context: None) -> float:
-        return measurement
-
-    def credit(self, measurements: Any, sites: Any, context: Any) -> None:
-        return None
+UNROLLING = Decision("unrolling", INLINING, ("size", "unknown"), OneOfThree(), credit=lambda costs, sites: [])
 
 
 def _examples(seed: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -85,9 +67,8 @@ def _examples(seed: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 
 def test_it_is_cloned_and_decides(tmp_path: Path) -> None:
-    problem = Unrolling()
-    assert problem.available_features(_HEADER.names) == ["size"]
-    head = problem.head({"size": np.linspace(0, 1, 50)}, _HEADER.features)
+    assert UNROLLING.available_features(_HEADER.names) == ["size"]
+    head = UNROLLING.head({"size": np.linspace(0, 1, 50)}, _HEADER.features)
     features, factors = _examples(1)
     observations = head.observe(features)
     assert observations["quantile_ranks"].shape == (600, 1)
@@ -104,13 +85,13 @@ def test_it_is_cloned_and_decides(tmp_path: Path) -> None:
     assert log_probs.mean() > -0.5 and (entropy <= np.log(3)).all()
 
     cloned.weights.save(tmp_path)
-    policy = problem.load_policy(tmp_path)
+    policy = UNROLLING.load_policy(tmp_path)
     assert not (policy.runs_in_plugin or policy.runs_in_development_mode)
     decide = policy.start(_HEADER, seed=0)
     features, factors = _examples(2)
     rows = zip(features["other"], features["size"], strict=True)
     decided = np.array([decide(other.tobytes() + size.tobytes()) for other, size in rows])
     assert (decided == factors).mean() > 0.95
-    assert problem.action_space.formats(cloned.weights) == ()
+    assert UNROLLING.action_space.formats(cloned.weights) == ()
     with pytest.raises(PolicyError, match="unrolling: its policies have no native form"):
-        problem.native_form(cloned.weights)
+        UNROLLING.native_form(cloned.weights)

@@ -83,7 +83,7 @@ def test_replaying_a_trace_gives_the_plain_object_and_the_same_features(
 ) -> None:
     (batch,) = Trace(output / "trace").batches()
     assert sorted(batch.modules) == ["plain/list.c.o", "shapes/area.cpp.o", "shapes/edge.cpp.o"]
-    assert set(_INLINING.feature_names) <= set(batch.features)
+    assert set(_INLINING.decision.feature_names) <= set(batch.features)
     assert "inlining_default" not in batch.features
     for module in batch.modules:
         features, action = of_module(batch, module)
@@ -153,7 +153,7 @@ def test_the_comparison_with_a_policy(output: Path, corpus: Corpus, toolchain: T
         module.name: rollout(module, None, _INLINING, toolchain, scratch=tmp_path).measurement
         for module in corpus.projects()["shapes"]
     }
-    context = _INLINING.project_context(measurements.values())
+    context = _INLINING.objective.project_context(measurements.values())
     for row in rows:
         if row["module"] in measurements:
             assert float(row["default_score"]) == _INLINING.score(measurements[row["module"]], context)

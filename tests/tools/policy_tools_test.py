@@ -43,7 +43,7 @@ def test_models_for_tests_and_their_combination(
             "generate_test_model", f"--compile_task={task}", f"--output_path={path}", f"--seed={seed}"
         )
     first, second = (NetworkWeights.load(path) for path in paths)
-    assert first.features == problems.load(task).feature_names and first.metadata["problem"] == task
+    assert first.features == problems.load(task).decision.feature_names and first.metadata["problem"] == task
     assert [len(bias) for bias in first.biases] == [16, 2]
     assert first.checksum() != second.checksum()
     feature = first.features[0]
@@ -68,7 +68,7 @@ def test_models_for_tests_and_their_combination(
 @pytest.mark.parametrize(("task", "num_outputs"), [("inlining", 2), ("regalloc_eviction", 1)])
 def test_the_seed_gives_the_weights(task: str, num_outputs: int) -> None:
     problem = problems.load(task)
-    quantiles = {name: np.arange(5.0) for name in problem.feature_names}
+    quantiles = {name: np.arange(5.0) for name in problem.decision.feature_names}
     first, same, other = (random_policy(problem, quantiles, [5, 3], seed=seed) for seed in (7, 7, 8))
     assert first.checksum() == same.checksum() != other.checksum()
     assert [len(bias) for bias in first.biases] == [5, 3, num_outputs]

@@ -109,7 +109,7 @@ def test_no_target_gets_larger_than_by_default(corpus: Corpus, toolchain: Toolch
     """The policy makes each target larger, and nothing was found from it; then the default's decisions are replayed."""
     modules = corpus.modules
     targets = {name: [modules.index(module) for module in members] for name, members in corpus.projects().items()}
-    policy = PROBLEM.load_policy(never_inline(tmp_path / "policy"))
+    policy = PROBLEM.decision.load_policy(never_inline(tmp_path / "policy"))
     lld = toolchain.tool("ld.lld")
     with WorkerPool(toolchain, PROBLEM, 2) as pool:
         default, compiler = (PoolCompiler(pool, modules, base) for base in (DefaultPolicy(PROBLEM), policy))

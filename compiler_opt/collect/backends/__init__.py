@@ -19,7 +19,7 @@ from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problems.decision import Decision
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 
@@ -27,14 +27,14 @@ class Backend(abc.ABC):
     """One way to compile under a policy; has no state."""
 
     def write_policy(
-        self, policy: LearnedPolicy, problem: AnyProblem, toolchain: Toolchain, policies: PolicyFolder
+        self, policy: LearnedPolicy, decision: Decision, toolchain: Toolchain, policies: PolicyFolder
     ) -> None:
         """Writes the files that compilations under a policy read, so that workers need not; by default none.
 
         Raises:
           OSError: the disk is full.
         """
-        del policy, problem, toolchain, policies
+        del policy, decision, toolchain, policies
 
     @abc.abstractmethod
     def prepare(self, compilation: Compilation, policy: Policy) -> Callable[[], Trajectory | None] | None:
@@ -58,7 +58,7 @@ def compile_under(
     compilation: Compilation, policy: Policy, backends: Sequence[Backend] | None = None
 ) -> Trajectory | None:
     """Compiles by the first backend that applies; see `Backend.prepare` and `Toolchain.require` for the errors."""
-    compilation.toolchain.require(compilation.problem.advisor.problem)
+    compilation.toolchain.require(compilation.advisor.problem)
     for backend in installed() if backends is None else backends:
         compile_module = backend.prepare(compilation, policy)
         if compile_module is not None:

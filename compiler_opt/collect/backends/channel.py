@@ -16,7 +16,7 @@ from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.interactive import Connect, InteractiveResult, compile_interactively, llvm_channel
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy, ReplayPolicy
-from compiler_opt.problems.problem import Sites
+from compiler_opt.problems.decision import Sites
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tensor_spec import TensorSpec
 
@@ -69,7 +69,7 @@ def _slot_policy(compilation: Compilation) -> FeaturePolicy:
     """Takes the default decision from the feature that it overwrites."""
     slot = compilation.advisor.default_slot
     if slot is None:
-        raise ProtocolError(f"{compilation.problem.name}: no feature is known to carry the default decision")
+        raise ProtocolError(f"{compilation.task.decision.name}: no feature is known to carry the default decision")
     return FeaturePolicy(slot, name="default")
 
 

@@ -30,7 +30,7 @@ from compiler_opt.llvm.interactive import functions_of
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.llvm.training_log_reader import TrainingLog, read_log
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.problem import Sites
+from compiler_opt.problems.decision import Sites
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tensor_spec import TensorSpec
 

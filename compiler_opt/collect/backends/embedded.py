@@ -9,7 +9,7 @@ from compiler_opt.errors import PolicyError, ToolchainError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, Policy
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problems.decision import Decision
 
 
 class EmbeddedPolicy(Policy):
@@ -21,12 +21,12 @@ class EmbeddedPolicy(Policy):
         raise PolicyError("the compiler's built-in model decides within the compiler only; compile by `rollout`")
 
 
-def check_embedded_model(toolchain: Toolchain, problem: AnyProblem) -> None:
+def check_embedded_model(toolchain: Toolchain, decision: Decision) -> None:
     """Raises ToolchainError when no model is built into the compiler."""
-    if not toolchain.require(problem.advisor.problem).embedded:
+    if not toolchain.require(decision.advisor.problem).embedded:
         raise ToolchainError(
-            f"{toolchain.clang}: no model for {problem.advisor.problem} is built into it (it cannot set up the release "
-            "mode without a channel); use a clang that was built with one, see docs/deploy.md"
+            f"{toolchain.clang}: no model for {decision.advisor.problem} is built into it (it cannot set up the "
+            "release mode without a channel); use a clang that was built with one, see docs/deploy.md"
         )
 
 
@@ -38,7 +38,7 @@ class EmbeddedBackend(Backend):
             if compilation.settings.backend == "embedded":
                 raise PolicyError(f"policy {policy.name!r} is not the compiler's built-in model; use the backend auto")
             return None
-        check_embedded_model(compilation.toolchain, compilation.problem)
+        check_embedded_model(compilation.toolchain, compilation.task.decision)
         return lambda: compilation.compile(compilation.advisor.embedded_options())
 
 

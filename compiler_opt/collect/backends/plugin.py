@@ -21,7 +21,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.decisions import Base, OverridingPolicy
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problems.decision import Decision
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.spaces.native import NATIVE_FILE
 
@@ -30,12 +30,12 @@ class PluginBackend(Backend):
     """Takes policies with a native form, the default, and for inlining these two with single decisions replayed."""
 
     def write_policy(
-        self, policy: LearnedPolicy, problem: AnyProblem, toolchain: Toolchain, policies: PolicyFolder
+        self, policy: LearnedPolicy, decision: Decision, toolchain: Toolchain, policies: PolicyFolder
     ) -> None:
         if policy.runs_in_plugin and can_build(toolchain):
             # If the network has no native form, `prepare` decides what that means.
             with contextlib.suppress(PolicyError):
-                _write_native(policy, problem, policies)
+                _write_native(policy, decision, policies)
 
     def prepare(self, compilation: Compilation, policy: Policy) -> Callable[[], Trajectory | None] | None:
         if not compilation.may_use("plugin"):
@@ -57,7 +57,7 @@ class PluginBackend(Backend):
                 )
             return None
         inlines = compilation.advisor == INLINING
-        if not _decides_in_compiler(base, compilation.problem) or (base is not policy and not inlines):
+        if not _decides_in_compiler(base, compilation.task.decision) or (base is not policy and not inlines):
             if insists and inlines:
                 raise PolicyError(f"policy {policy.name!r} cannot decide within the compiler; use the backend auto")
             # The register allocator's plugin asks other policies over the channel.
@@ -67,7 +67,7 @@ class PluginBackend(Backend):
         try:
             native = None
             if isinstance(base, LearnedPolicy):
-                native = _write_native(base, compilation.problem, compilation.policies)
+                native = _write_native(base, compilation.task.decision, compilation.policies)
             build = inliner_plugin if inlines else regalloc_plugin.regalloc_plugin
             plugin = build(compilation.toolchain)
         except (PolicyError, ToolchainError):
@@ -84,14 +84,14 @@ def _own_features(compilation: Compilation, policy: Policy) -> tuple[str, ...]:
     return compilation.plugin_features if policy.is_default else ()
 
 
-def _write_native(policy: LearnedPolicy, problem: AnyProblem, policies: PolicyFolder) -> Path:
-    return policies.file(policy, NATIVE_FILE, lambda: problem.native_form(policy.weights))
+def _write_native(policy: LearnedPolicy, decision: Decision, policies: PolicyFolder) -> Path:
+    return policies.file(policy, NATIVE_FILE, lambda: decision.native_form(policy.weights))
 
 
-def _decides_in_compiler(policy: Policy, problem: AnyProblem) -> bool:
+def _decides_in_compiler(policy: Policy, decision: Decision) -> bool:
     if isinstance(policy, LearnedPolicy):
         return policy.runs_in_plugin
-    return policy.is_default and problem.action_space.plugin_takes_default
+    return policy.is_default and decision.action_space.plugin_takes_default
 
 
 def _write_decisions(compilation: Compilation, policy: OverridingPolicy, native: Path | None) -> Path:

@@ -26,7 +26,7 @@ from compiler_opt.llvm import inliner_plugin, regalloc_plugin
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problems.decision import Decision
 
 _START_TIMEOUT_S = 120.0
 _PATIENCE_S = 60.0
@@ -50,7 +50,7 @@ class Setup:
 
     @classmethod
     def of(cls, settings: WorkerSettings) -> "Setup":
-        return cls(settings, code_digest(), plugin_failure(settings.problem, settings.toolchain) is None)
+        return cls(settings, code_digest(), plugin_failure(settings.task.decision, settings.toolchain) is None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,7 @@ class NodeWorker:
             raise ToolchainError("its compiler_opt is another version than the host's; install the same")
         settings = setup.settings
         toolchain = node_toolchain(settings.toolchain)
-        failure = plugin_failure(settings.problem, toolchain)
+        failure = plugin_failure(settings.task.decision, toolchain)
         if (failure is None) != setup.has_plugin:
             raise ToolchainError(failure or "it can build the plugin, and the host cannot; install the same packages")
         self._scratch = self._stack.enter_context(scratch_directory())
@@ -196,9 +196,9 @@ def node_toolchain(host: Toolchain) -> Toolchain:
     )
 
 
-def plugin_failure(problem: AnyProblem, toolchain: Toolchain) -> str | None:
-    """Builds the problem's plugin unless the user's cache has it; returns why that failed, or None."""
-    build = inliner_plugin.inliner_plugin if problem.advisor == INLINING else regalloc_plugin.regalloc_plugin
+def plugin_failure(decision: Decision, toolchain: Toolchain) -> str | None:
+    """Builds the decision's plugin unless the user's cache has it; returns why that failed, or None."""
+    build = inliner_plugin.inliner_plugin if decision.advisor == INLINING else regalloc_plugin.regalloc_plugin
     try:
         build(toolchain)
     except CompilerOptError as error:

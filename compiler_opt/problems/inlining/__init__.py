@@ -1,22 +1,14 @@
-"""Inlining for size: whether to inline each call, to make the linked program small.
+"""Inlining: whether to inline each call; by default to make the linked program small.
 
-The score is text bytes as the linked program will have them: `comdats` weighs the functions of which the linker keeps
-one copy. The copies are counted among the modules that are linked together, as the default or no inlining emits them,
-and in training as the latest rollouts of the other modules do. `credit` says which decision has changed which function.
+`credit` says which decision has changed which function, `bodies` which functions hold which bodies.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-
-import numpy as np
-
 from compiler_opt.llvm.advisors import INLINING
-from compiler_opt.llvm.object_file import ObjectSizes, read_object_sizes
-from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.policies.policy import ConstantPolicy
-from compiler_opt.problems.inlining.comdats import larger_copies, weighted_text_bytes
+from compiler_opt.problems.decision import Decision
 from compiler_opt.problems.inlining.credit import function_credit
-from compiler_opt.problems.problem import Problem, Sites
+from compiler_opt.problems.linked_text import LinkedText
+from compiler_opt.problems.problem import Problem
 from compiler_opt.spaces.binary import Binary
 
 FEATURES = (
@@ -63,40 +55,15 @@ FEATURES = (
 callsite, its caller and its callee."""
 
 
-class InliningForSize(Problem[ObjectSizes, Mapping[str, float]]):
-    """The score is COMDAT-weighted text bytes; a project's context is the number of copies of each COMDAT group."""
+# What is not inlined is emitted, so without inlining everything is that the default may have inlined.
+DECISION = Decision(
+    name="inlining",
+    advisor=INLINING,
+    feature_names=FEATURES,
+    action_space=Binary(),
+    credit=function_credit,
+    moves_code=True,
+    bounding_policies=(ConstantPolicy(0, name="never"),),
+)
 
-    name = "inlining"
-    advisor = INLINING
-    score_name = "COMDAT-weighted text"
-    is_size = True
-    feature_names = FEATURES
-    action_space = Binary()
-    context_policies = (ConstantPolicy(0, name="never"),)
-
-    def measure(self, object_path: Path, remarks: bytes) -> ObjectSizes:
-        del remarks
-        return read_object_sizes(object_path)
-
-    def project_context(
-        self, measurements: Iterable[ObjectSizes], others: Iterable[ObjectSizes] = ()
-    ) -> Mapping[str, float]:
-        # The default emits no copy of what it always inlines; without inlining, all copies show that may be emitted.
-        return {group: count for group, count in larger_copies(measurements, others).items() if count > 1}
-
-    def shared_parts(self, measurement: ObjectSizes) -> Iterable[str]:
-        return measurement.comdats.keys()
-
-    def with_copies(self, context: Mapping[str, float], copies: Mapping[str, float]) -> Mapping[str, float]:
-        return {**context, **copies}
-
-    def score(self, measurement: ObjectSizes, context: Mapping[str, float]) -> float:
-        return weighted_text_bytes(measurement, context)
-
-    def credit(
-        self, measurements: Sequence[ObjectSizes], sites: Sequence[Sites], context: Mapping[str, float]
-    ) -> list[np.ndarray]:
-        return function_credit(measurements, [each for each in sites if isinstance(each, CallSites)], context)
-
-
-PROBLEM = InliningForSize()
+PROBLEM = Problem(DECISION, LinkedText())

@@ -13,30 +13,25 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.problems.inlining.bodies import coroutine_of
-from compiler_opt.problems.inlining.comdats import function_weights
 
 
-def function_credit(
-    group: Sequence[ObjectSizes], call_sites: Sequence[CallSites], copies: Mapping[str, float]
-) -> list[np.ndarray]:
-    """Credits each decision of a group of rollouts of one module; see `Problem.credit`.
+def function_credit(group: Sequence[Mapping[str, float]], call_sites: Sequence[CallSites]) -> list[np.ndarray]:
+    """Credits each decision of a group of rollouts of one module with what the functions save that it can change.
 
-    The credit is the weighted bytes saved in the functions that the decision can change.
+    See `Decision.credit`.
     """
     costs: list[dict[str, float]] = []
     mean: collections.defaultdict[str, float] = collections.defaultdict(float)
-    for sizes in group:
-        weights = function_weights(sizes, copies)
-        cost = {function: num_bytes * weights[function] for function, num_bytes in sizes.functions.items()}
+    for by_function in group:
+        cost = dict(by_function)
         parts = [(coroutine, function) for function in cost if (coroutine := coroutine_of(function))]
         for coroutine, part in parts:
             cost[coroutine] = cost.get(coroutine, 0.0) + cost[part]
         costs.append(cost)
-        for function, weighted_bytes in cost.items():
-            mean[function] += weighted_bytes / len(group)
+        for function, value in cost.items():
+            mean[function] += value / len(group)
     return [
         decision_credit(
             np.array([mean.get(function, 0.0) - cost.get(function, 0.0) for function in sites.functions]), sites

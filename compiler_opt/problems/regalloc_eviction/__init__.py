@@ -1,21 +1,23 @@
 """Live-range eviction in the greedy register allocator: which range to evict, to minimise spills in hot code."""
 
 from compiler_opt.llvm.advisors import REGALLOC_EVICTION
-from compiler_opt.problems.regalloc import RegallocProblem
+from compiler_opt.problems.decision import Decision
+from compiler_opt.problems.problem import Problem
+from compiler_opt.problems.regalloc import function_credit
 from compiler_opt.problems.regalloc_eviction.inputs import EvictionInputs
 from compiler_opt.problems.regalloc_eviction.rules import DefaultEviction, EvictionRule, MostExpensiveEviction
+from compiler_opt.problems.spill_cost import SpillCost
 from compiler_opt.spaces.masked_categorical import MaskedCategorical
 
+DECISION = Decision(
+    name="regalloc_eviction",
+    advisor=REGALLOC_EVICTION,
+    feature_names=EvictionInputs.names,
+    # The advice is one of several candidates, the last of which evicts nothing.
+    action_space=MaskedCategorical(EvictionInputs(), (MostExpensiveEviction(),)),
+    credit=function_credit,
+    default_policy=DefaultEviction(),
+    rule=EvictionRule(),
+)
 
-class LiveRangeEviction(RegallocProblem):
-    """The advice is one of several candidates, the last of which evicts nothing."""
-
-    name = "regalloc_eviction"
-    advisor = REGALLOC_EVICTION
-    action_space = MaskedCategorical(EvictionInputs(), (MostExpensiveEviction(),))
-    feature_names = EvictionInputs.names
-    default_policy = DefaultEviction()
-    rule = EvictionRule()
-
-
-PROBLEM = LiveRangeEviction()
+PROBLEM = Problem(DECISION, SpillCost())

@@ -14,7 +14,10 @@ import numpy as np
 from compiler_opt.llvm.advisors import REGALLOC_PRIORITY
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, Policy, deciding_by
-from compiler_opt.problems.regalloc import RegallocProblem
+from compiler_opt.problems.decision import Decision
+from compiler_opt.problems.problem import Problem
+from compiler_opt.problems.regalloc import function_credit
+from compiler_opt.problems.spill_cost import SpillCost
 from compiler_opt.spaces.continuous import Continuous
 from compiler_opt.spaces.quantizer import ActionQuantizer
 
@@ -71,14 +74,13 @@ def default_action(size_slots: int, stage: int) -> float:
     return length
 
 
-class AllocationPriority(RegallocProblem):
-    """The advice is a live range's priority, a number."""
+DECISION = Decision(
+    name="regalloc_priority",
+    advisor=REGALLOC_PRIORITY,
+    feature_names=FEATURES,
+    action_space=Continuous(ADVICE),
+    credit=function_credit,
+    default_policy=DefaultPriority(),
+)
 
-    name = "regalloc_priority"
-    advisor = REGALLOC_PRIORITY
-    feature_names = FEATURES
-    action_space = Continuous(ADVICE)
-    default_policy = DefaultPriority()
-
-
-PROBLEM = AllocationPriority()
+PROBLEM = Problem(DECISION, SpillCost())

@@ -34,7 +34,7 @@ def corpus(newest: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Corpu
 
 @pytest.fixture(name="setup")
 def setup_fixture(newest: Toolchain, tmp_path: Path) -> Setup:
-    return Setup.of(WorkerSettings(newest, PROBLEM, 1, PolicyFolder(tmp_path / "of the host")))
+    return Setup.of(WorkerSettings(newest, PROBLEM.task, 1, PolicyFolder(tmp_path / "of the host")))
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_the_exit_of_the_worker_process_is_told(
     clang.write_text(f'#!/bin/bash\n[[ "$*" != *area* ]] || kill -KILL $PPID\nexec {newest.clang} "$@"\n')
     clang.chmod(0o755)
     toolchain = dataclasses.replace(newest, clang=clang)
-    node.start(pickle.dumps(Setup.of(WorkerSettings(toolchain, PROBLEM, 1, PolicyFolder(tmp_path)))))
+    node.start(pickle.dumps(Setup.of(WorkerSettings(toolchain, PROBLEM.task, 1, PolicyFolder(tmp_path)))))
     module = next(module for module in corpus.modules if "area" in module.name)
     files = module_files(module)
     node.store(module_bundle(files), files)

@@ -53,7 +53,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayClus
 
 
 def _weights() -> NetworkWeights:
-    return weights_for({name: np.arange(99.0) for name in PROBLEM.feature_names})
+    return weights_for({name: np.arange(99.0) for name in PROBLEM.decision.feature_names})
 
 
 def _measured(results: dict[tuple[str, int], Rollout]) -> dict[tuple[str, int], object]:
@@ -69,7 +69,7 @@ def test_nodes_decide_what_local_workers_do_and_get_each_file_once(
     cluster: RayCluster, corpus: Corpus, newest: Toolchain, tmp_path: Path
 ) -> None:
     nodes = [cluster.add(2), cluster.add(1)]
-    policy, other = PROBLEM.policy(_weights(), temperature=1.0), RandomPolicy()
+    policy, other = PROBLEM.decision.policy(_weights(), temperature=1.0), RandomPolicy()
     modules = [*corpus.modules, dataclasses.replace(corpus.modules[0], name="plain/gone.c.o")]
 
     def jobs(folder: str) -> list[Job]:

@@ -84,7 +84,7 @@ def test_a_backend_is_asked_without_plugins(distributed: Path, toolchain: Toolch
     modules, kept = Corpus.load(tmp_path / "corpus").by_name, tmp_path / "kept.o"
     for name, expected in (("inlining", True), ("regalloc_eviction", False)):
         problem = problems.load(name)
-        default = problem.default_policy or DefaultPolicy(problem)
+        default = problem.decision.default_policy or DefaultPolicy(problem)
         # With a channel that nobody serves, it would hang until the timeout.
         settings = RolloutSettings(timeout_s=60)
         result = rollout(

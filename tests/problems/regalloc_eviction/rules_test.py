@@ -87,14 +87,14 @@ def test_a_condition_of_the_default(expected: int, features: dict[str, list[floa
 def test_the_most_expensive(expected: int, features: dict[str, list[float]]) -> None:
     columns = {**dict.fromkeys(_NAMES, [0.0] * _PLACES), "mask": [1.0] * _PLACES, **features}
     observation = b"".join(np.array(columns[name], "f4").tobytes() for name in _NAMES)
-    assert _PROBLEM.action_space.baselines()["most_expensive"].start(_HEADER, 0)(observation) == expected
+    assert _PROBLEM.decision.action_space.baselines()["most_expensive"].start(_HEADER, 0)(observation) == expected
 
 
 def test_baselines_choose_legal_candidates(busy: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     module = busy.projects()["loops"][0]
 
     def compiled(name: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        policy = _PROBLEM.action_space.baselines()[name]
+        policy = _PROBLEM.decision.action_space.baselines()[name]
         result = rollout(module, policy, _PROBLEM, toolchain, scratch=tmp_path, seed=seed)
         assert result.trajectory is not None, result.failure
         mask = result.trajectory.features()["mask"].reshape(len(result.trajectory), -1)
@@ -121,7 +121,9 @@ def test_the_rebuilt_default_compiles_to_the_same_object(busy: Corpus, toolchain
     for module in busy.projects()["loops"]:
         paths = [tmp_path / f"{name}.o" for name in ("plain", "rebuilt", "none")]
         plain = rollout(module, None, _PROBLEM, toolchain, scratch=tmp_path, keep_object=paths[0])
-        rebuilt = rollout(module, _PROBLEM.default_policy, _PROBLEM, toolchain, scratch=tmp_path, keep_object=paths[1])
+        rebuilt = rollout(
+            module, _PROBLEM.decision.default_policy, _PROBLEM, toolchain, scratch=tmp_path, keep_object=paths[1]
+        )
         assert paths[0].read_bytes() == paths[1].read_bytes()
         assert plain.measurement is not None and rebuilt.measurement == plain.measurement
         if rebuilt.trajectory is None:

@@ -27,7 +27,7 @@ class _Runs:
         (directory / "corpus").mkdir()
         make = make_small_corpus if problem == _INLINING else make_busy_corpus
         make(directory / "corpus", "clang-22")
-        names = problems.load(problem).feature_names
+        names = problems.load(problem).decision.feature_names
         save_vocabulary(directory / "vocabulary", {name: np.arange(-5.0, 60.0) for name in names})
 
     def train(self, algorithm: str, *bindings: str, status: int = 0) -> str:

@@ -237,15 +237,17 @@ def test_smoothing_is_shared_among_the_other_legal_actions() -> None:
 
 def test_the_compiler_determines_the_number_of_candidates() -> None:
     problem = problems.load("regalloc_eviction")
-    quantiles = dict.fromkeys(problem.feature_names, np.arange(3.0))
-    head = problem.head(quantiles, [_mask(7)])
+    quantiles = dict.fromkeys(problem.decision.feature_names, np.arange(3.0))
+    head = problem.decision.head(quantiles, [_mask(7)])
     assert isinstance(head, MaskedCategoricalHead)
     assert (head.num_actions, head.noop_action) == (7, 6)
     with pytest.raises(PolicyError, match="does not send 'mask'"):
-        problem.head(quantiles, [])
+        problem.decision.head(quantiles, [])
     with pytest.raises(PolicyError, match="is for other inputs than this problem's: rank"):
-        problem.head({name: quantiles[name] for name in quantiles if name != "rank"}, [_mask(7)])
+        problem.decision.head({name: quantiles[name] for name in quantiles if name != "rank"}, [_mask(7)])
     priority = problems.load("regalloc_priority")
-    assert isinstance(priority.head(dict.fromkeys(priority.feature_names, np.arange(3.0)), []), ContinuousHead)
+    assert isinstance(
+        priority.decision.head(dict.fromkeys(priority.decision.feature_names, np.arange(3.0)), []), ContinuousHead
+    )
     inlining = problems.load("inlining")
-    assert isinstance(inlining.head({"callsite_cost": np.arange(3.0)}, []), BinaryHead)
+    assert isinstance(inlining.decision.head({"callsite_cost": np.arange(3.0)}, []), BinaryHead)

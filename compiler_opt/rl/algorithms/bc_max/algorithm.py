@@ -49,7 +49,7 @@ def policies_to_imitate(names: Sequence[str], context: TrainingContext) -> list[
       ConfigError: decisions were found on top of a policy that is not among the others.
       PolicyError: a policy cannot be read, or does not suit the problem or the compiler.
     """
-    problem, baselines = context.problem, context.problem.action_space.baselines()
+    problem, baselines = context.problem, context.problem.decision.action_space.baselines()
     default = default_policy(problem)
     found: dict[str, Policy] = {}
     for name in (name for name in names if not name.startswith(_DECISIONS)):
@@ -58,14 +58,14 @@ def policies_to_imitate(names: Sequence[str], context: TrainingContext) -> list[
         elif name in baselines:
             found[name] = baselines[name]
         else:
-            learned = problem.load_policy(pretrained.folder(name), name=name)
+            learned = problem.decision.load_policy(pretrained.folder(name), name=name)
             learned.check([spec.name for spec in context.compiler_features])
             write_development_model(context.pool.policies, learned, context.action_name, context.config.backend)
             found[name] = learned
     bases: list[tuple[Base, Policy]] = [(Base(), default)]
     for policy in found.values():
-        if isinstance(policy, LearnedPolicy) and problem.is_size:
-            bases.append((Base(policy.weights, problem.native_form(policy.weights)), policy))
+        if isinstance(policy, LearnedPolicy) and problem.objective.is_size:
+            bases.append((Base(policy.weights, problem.decision.native_form(policy.weights)), policy))
     for name in (name for name in names if name.startswith(_DECISIONS)):
         decisions = Decisions.load(Path(name.removeprefix(_DECISIONS)))
         recorded = str(decisions.about.get("policy", DEFAULT_BASE))
@@ -95,7 +95,7 @@ class _Exploration(CollectionPolicy):
         self._imitated, self._is_tried = imitated, is_tried
         self.explorers: list[Policy] = []
         self.clone: Policy | None = None
-        is_binary = isinstance(context.problem.action_space, Binary)
+        is_binary = isinstance(context.problem.decision.action_space, Binary)
         if config.exploration and is_binary and not among(context.head.features):
             self.explorers = [
                 FlippingPolicy(policy, probability=config.exploration, name=f"{policy.name}, changed")
@@ -196,8 +196,10 @@ class BCMax(Algorithm):
         exploration = _Exploration(context, self._config, self._imitated, is_tried)
         weights = self._weights()
         if weights is not None:
-            sampling = context.problem.policy(weights, temperature=self._config.temperature, name="clone, sampled")
-            exploration.clone = context.problem.policy(weights, name="clone")
+            sampling = context.problem.decision.policy(
+                weights, temperature=self._config.temperature, name="clone, sampled"
+            )
+            exploration.clone = context.problem.decision.policy(weights, name="clone")
             exploration.explorers.append(sampling)
             for policy in (sampling, exploration.clone):
                 write_development_model(context.pool.policies, policy, context.action_name, context.config.backend)
@@ -227,7 +229,7 @@ class BCMax(Algorithm):
         if weights is not None:
             return weights
         untrained = self._context.head.to_weights(self._actor)
-        if self._context.problem.policy(untrained).takes_margin:
+        if self._context.problem.decision.policy(untrained).takes_margin:
             return dataclasses.replace(untrained, margin=ALWAYS_DEFAULT)
         return untrained
 

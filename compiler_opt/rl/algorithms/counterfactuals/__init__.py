@@ -57,7 +57,7 @@ class CounterfactualsConfig:
 
 def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
     """Raises ConfigError unless the problem's decisions are choices among candidates."""
-    if not isinstance(context.problem.action_space, MaskedCategorical):
+    if not isinstance(context.problem.decision.action_space, MaskedCategorical):
         raise ConfigError(f"{context.problem.name}: counterfactuals are for problems that choose among candidates")
     if context.config.rollouts_per_module < 2:
         raise ConfigError("train_eval.rollouts_per_module: expected at least 2, one of which is a counterfactual")

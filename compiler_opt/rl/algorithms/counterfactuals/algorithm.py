@@ -94,7 +94,7 @@ class _WithCounterfactuals(CollectionPolicy):
         weights: NetworkWeights,
     ):
         self.settings = context.rollout_settings()
-        self._policy = context.problem.policy(weights)
+        self._policy = context.problem.decision.policy(weights)
         self._head = head
         self._config = config
         self._weights = weights
@@ -210,7 +210,7 @@ class Counterfactuals(Algorithm):
         trajectory, problem = own.trajectory, self._context.problem
         if not group.follow_ups or trajectory is None:
             return
-        before = problem.by_function(own.measurement)
+        before = problem.own_costs(own.measurement, group.context)
         observations = self._head.observe(trajectory.features())
         for attempt in group.follow_ups:
             # It is unknown which of its changes made the rollout fail.
@@ -219,7 +219,7 @@ class Counterfactuals(Algorithm):
             assert isinstance(attempt.policy, CounterfactualPolicy)
             assert isinstance(trajectory.sites, FunctionOfDecisions)
             changed = attempt.policy.counterfactuals
-            after = problem.by_function(attempt.rollout.measurement)
+            after = problem.own_costs(attempt.rollout.measurement, group.context)
             if before is None or after is None:
                 raise ConfigError(f"{problem.name}: has no score by function, which counterfactuals need")
             offset, largest = self._config.score_offset, self._config.largest_gain

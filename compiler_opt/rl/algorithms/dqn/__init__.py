@@ -49,7 +49,7 @@ class DQNConfig(LearnerConfig):
 def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
     """Raises ConfigError if the problem's actions cannot be listed, or settings do not fit together."""
     config, advantages = configs.get(DQNConfig), configs.get(AdvantagesConfig).build()
-    if not isinstance(context.problem.action_space, Binary | MaskedCategorical):
+    if not isinstance(context.problem.decision.action_space, Binary | MaskedCategorical):
         raise ConfigError(
             f"{context.problem.name}: dqn learns a value for each action; expected a problem that chooses among a few, "
             "found one whose actions are numbers; use ppo, reinforce or es"

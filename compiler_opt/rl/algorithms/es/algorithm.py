@@ -173,7 +173,7 @@ class AntitheticPairs(CollectionPolicy):
         """The policies along a direction and against it."""
         policies: list[Policy] = []
         for sign in (1, -1):
-            policy = self._context.problem.policy(self._search.moved(sign * direction))
+            policy = self._context.problem.decision.policy(self._search.moved(sign * direction))
             self._places[policy] = len(self.directions), sign
             policies.append(policy)
         self.directions.append(direction)

@@ -57,13 +57,13 @@ class EvolutionConfig:
 def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
     """Raises ConfigError if the problem has no rule."""
     problem = context.problem
-    if problem.rule is None:
+    if problem.decision.rule is None:
         raise ConfigError(f"{problem.name}: has no rule whose parameters could be searched for")
     if context.config.rollouts_per_module != 2:
         raise ConfigError("train_eval.rollouts_per_module: expected 2, along a direction and against it")
     from compiler_opt.rl.algorithms.evolution.algorithm import Evolution
 
-    return Evolution(context, problem.rule, configs.get(EvolutionConfig))
+    return Evolution(context, problem.decision.rule, configs.get(EvolutionConfig))
 
 
 ALGORITHM = AlgorithmEntry({"evolution": EvolutionConfig}, build, clones_default=False)

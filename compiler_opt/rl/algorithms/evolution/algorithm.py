@@ -211,9 +211,10 @@ class Evolution(Algorithm):
 
     def _gain(self, group: Group) -> float:
         """Gain of the rollout along the direction over the one against it."""
-        along, against = (self._context.problem.by_function(rollout.measurement) for rollout in group.rollouts)
+        problem = self._context.problem
+        along, against = (problem.own_costs(rollout.measurement, group.context) for rollout in group.rollouts)
         if along is None or against is None:
-            raise ConfigError(f"{self._context.problem.name}: has no score by function, which evolution needs")
+            raise ConfigError(f"{problem.name}: has no score by function, which evolution needs")
         config = self._config
         return weighted_gain(along, against, score_exponent=config.score_exponent, offset=config.score_offset)
 

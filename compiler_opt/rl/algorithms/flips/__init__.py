@@ -55,7 +55,7 @@ class FlipsConfig:
 
 def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
     """Raises ConfigError unless the problem is inlining for size."""
-    if not (isinstance(context.problem.action_space, Binary) and context.problem.is_size):
+    if not (isinstance(context.problem.decision.action_space, Binary) and context.problem.objective.is_size):
         raise ConfigError(f"{context.problem.name}: flips are for inlining for size, whose functions' sizes add up")
     if context.config.rollouts_per_module < 2:
         raise ConfigError("train_eval.rollouts_per_module: expected at least 2, one of which has flips")

@@ -72,7 +72,7 @@ class Flips(Algorithm):
 
     def collection_policy(self) -> CollectionPolicy:
         problem, weights = self._context.problem, self._weights()
-        base = DefaultPolicy(problem) if weights is None else problem.policy(weights)
+        base = DefaultPolicy(problem) if weights is None else problem.decision.policy(weights)
         return _WithFlips(self._context, self._config, base)
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:

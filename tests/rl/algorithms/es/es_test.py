@@ -25,6 +25,7 @@ import tensorflow as tf  # noqa: E402
 from compiler_opt.rl.algorithms.es.algorithm import AntitheticPairs, WeightSearch, centred_ranks  # noqa: E402
 from compiler_opt.rl.algorithms.es.trust_region import TrustRegion  # noqa: E402
 from compiler_opt.rl.checkpoints import Checkpoints  # noqa: E402
+from tests.own_scores import OWN_SCORES  # noqa: E402
 from tests.rl.algorithms.toy_decisions import HEADS, NETWORK, quality  # noqa: E402
 
 
@@ -152,19 +153,10 @@ def test_the_same_seed_finds_the_same_and_resumes(optimizer: str, tmp_path: Path
             np.testing.assert_array_equal(kernel, same)
 
 
-class _Problem:
-    """A measurement is its score; the default's is 1."""
-
-    policy = staticmethod(BinaryPolicy)
-
-    def score(self, measurement: float, context: None) -> float:
-        return measurement
-
-
 def _context(**config: object) -> TrainingContext:
     context = types.SimpleNamespace(
         config=TrainingConfig(**config),  # type: ignore[arg-type]
-        problem=_Problem(),
+        problem=OWN_SCORES,
         rollout_settings=RolloutSettings,
     )
     return cast(TrainingContext, context)

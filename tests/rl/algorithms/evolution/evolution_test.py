@@ -94,7 +94,7 @@ def _policy(metadata: dict[str, object]) -> NetworkWeights:
 
 
 def test_it_resumes_from_the_parameters_of_an_earlier_policy() -> None:
-    rule = problems.load("regalloc_eviction").rule
+    rule = problems.load("regalloc_eviction").decision.rule
     assert rule is not None
     found = {parameter.name: 0.25 * index for index, parameter in enumerate(rule.parameters)}
     assert rule.named(cloned_parameters(rule, _policy({"rule": found}))) == found

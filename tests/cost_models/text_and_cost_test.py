@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,13 +16,14 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.cost_models import block_costs
 from compiler_opt.cost_models.function_costs import CompiledProfile, costs_by_function
-from compiler_opt.cost_models.priced_inlining import PricedInlining, ProfiledObject, priced
+from compiler_opt.cost_models.objectives import ProfiledObject, TextAndCost
 from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import ConstantPolicy, Policy
-from compiler_opt.problems.inlining import PROBLEM
-from compiler_opt.problems.inlining.comdats import weighted_text_bytes
+from compiler_opt.problems.inlining import DECISION
+from compiler_opt.problems.linked_text import weighted_text_bytes
+from compiler_opt.problems.problem import Problem
 from tests import programs
 from tests.cost_models.function_costs_test import block, code_of
 from tests.hot_calls import MAIN, WORK
@@ -51,12 +53,13 @@ def profile(builds: ProgramBuilds, toolchain: Toolchain) -> CompiledProfile:
 
 
 @pytest.fixture(scope="module")
-def problem(profile: CompiledProfile, toolchain: Toolchain) -> PricedInlining:
-    return priced(PROBLEM, block_costs.load("instructions", toolchain), toolchain, profile, text_percent=5.0)
+def problem(profile: CompiledProfile, toolchain: Toolchain) -> Problem[ProfiledObject, Any]:
+    costs = block_costs.load("instructions", toolchain)
+    return Problem(DECISION, TextAndCost(costs, toolchain, profile, text_percent=5.0))
 
 
 def _rollout(
-    problem: PricedInlining,
+    problem: Problem[ProfiledObject, Any],
     policy: Policy | None,
     builds: ProgramBuilds,
     toolchain: Toolchain,
@@ -73,7 +76,7 @@ def _rollout(
 def test_callgrind_counts_the_same(
     policy: Policy | None,
     builds: ProgramBuilds,
-    problem: PricedInlining,
+    problem: Problem[ProfiledObject, Any],
     profile: CompiledProfile,
     toolchain: Toolchain,
     tmp_path: Path,
@@ -93,26 +96,27 @@ def test_callgrind_counts_the_same(
         assert (estimated.get("often", 0) > 100_000) == (policy is _NEVER)
 
 
-def test_what_runs_often_is_worth_its_bytes(
-    builds: ProgramBuilds, problem: PricedInlining, profile: CompiledProfile, toolchain: Toolchain
+def test_what_runs_often_may_take_more_bytes(
+    builds: ProgramBuilds, problem: Problem[ProfiledObject, Any], profile: CompiledProfile, toolchain: Toolchain
 ) -> None:
     never, always = (_rollout(problem, policy, builds, toolchain) for policy in (_NEVER, _ALWAYS))
     assert never.measurement is not None and always.measurement is not None
     text = weighted_text_bytes(never.measurement.sizes, {})
     assert always.measurement.sizes.text_bytes > 2 * text
-    context = problem.project_context([never.measurement])
+    context = problem.objective.project_context([never.measurement])
     assert problem.score(never.measurement, context) == pytest.approx(6 * text, abs=10), "5% a percent, and the text"
     assert problem.score(always.measurement, context) > problem.score(never.measurement, context)
     # Three percent of the cost are not worth that much text, unless text is cheap.
     costs = block_costs.load("instructions", toolchain)
-    problem = priced(PROBLEM, costs, toolchain, profile, text_percent=100.0)
-    context = problem.project_context([never.measurement])
+    problem = Problem(DECISION, TextAndCost(costs, toolchain, profile, text_percent=100.0))
+    context = problem.objective.project_context([never.measurement])
     assert problem.score(always.measurement, context) < problem.score(never.measurement, context)
 
     assert never.trajectory is not None and always.trajectory is not None
     sites = [each.trajectory.sites for each in (never, always) if each.trajectory is not None]
     assert all(isinstance(each, CallSites) for each in sites)
-    (_, credit) = problem.credit([never.measurement, always.measurement], sites, context)  # type: ignore[arg-type]
+    group = [never.measurement, always.measurement]
+    (_, credit) = problem.credit(group, sites, context) or []  # type: ignore[arg-type]
     inlined = sites[1]
     assert isinstance(inlined, CallSites)
     names = np.array(inlined.functions)
@@ -121,17 +125,19 @@ def test_what_runs_often_is_worth_its_bytes(
     assert credit[hot].min() > 0 > credit[cold].max()
 
 
-def test_copies_share_cost_and_text(builds: ProgramBuilds, problem: PricedInlining, toolchain: Toolchain) -> None:
+def test_copies_share_cost_and_text(
+    builds: ProgramBuilds, problem: Problem[ProfiledObject, Any], toolchain: Toolchain
+) -> None:
     measured = _rollout(problem, None, builds, toolchain).measurement
     assert measured is not None
-    context = problem.project_context([measured])
-    assert problem.with_copies(context, {"group": 2.0})["copies"] == {"group": 2.0}
-    assert problem.with_copies(context, {})["bytes_per_cost"] == context["bytes_per_cost"] > 0
-    assert list(problem.shared_parts(measured)) == []
+    context = problem.objective.project_context([measured])
+    assert problem.objective.with_copies(context, {"group": 2.0})["copies"] == {"group": 2.0}
+    assert problem.objective.with_copies(context, {})["bytes_per_cost"] == context["bytes_per_cost"] > 0
+    assert list(problem.objective.shared_parts(measured)) == []
     assert json.loads(json.dumps(context)) == context
     elsewhere = dataclasses.replace(measured.code, calls=np.zeros_like(measured.code.calls))
     with pytest.raises(CorpusError, match=r"run.profdata: expected functions of each project that ran, found none"):
-        problem.project_context([dataclasses.replace(measured, code=elsewhere)])
+        problem.objective.project_context([dataclasses.replace(measured, code=elsewhere)])
 
 
 def test_a_loop_that_never_ends_counts_once_for_each_call(profile: CompiledProfile) -> None:
@@ -169,7 +175,7 @@ def test_training_and_evaluation(builds: ProgramBuilds, toolchain: Toolchain, tm
     )
     run(*training, *cost)
     baseline = json.loads((tmp_path / "training" / "baseline.json").read_text())
-    assert baseline["key"]["scored_by"].startswith("instructions, profile ")
+    assert baseline["key"]["objective"].startswith("instructions, profile ")
     table = run(
         "compiler_opt/tools/evaluate.py",
         f"--policy_path={tmp_path / 'training' / 'policy'}",

@@ -13,7 +13,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.cost_models import block_costs
 from compiler_opt.cost_models.function_costs import BlockProfile, ObjectCode
-from compiler_opt.cost_models.priced_regalloc import priced
+from compiler_opt.cost_models.objectives import BlockCost
 from compiler_opt.cost_models.throughput.blocks import Block, save_blocks
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.elf import ElfFile
@@ -21,13 +21,13 @@ from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.object_comparison import compare
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problems import inlining
+from compiler_opt.problems.problem import AnyProblem, Problem
+from compiler_opt.problems.regalloc_eviction import DECISION, PROBLEM
 from tests import programs
 from tests.small_corpus import make_busy_corpus
 
-EVICTION = problems.load("regalloc_eviction")
-WORST = EVICTION.action_space.baselines()["most_expensive"]
+WORST = DECISION.action_space.baselines()["most_expensive"]
 MODULE = "loops/called.c"
 
 
@@ -46,29 +46,30 @@ def _rollout(
     return result
 
 
-def test_each_function_is_priced(corpus: Corpus, toolchain: Toolchain) -> None:
-    problem = priced(EVICTION, block_costs.load("instructions", toolchain), toolchain)
-    assert (problem.name, problem.score_name) == ("regalloc_eviction", "cost by instructions")
+def test_each_function_has_a_cost(corpus: Corpus, toolchain: Toolchain) -> None:
+    objective = BlockCost(block_costs.load("instructions", toolchain), toolchain)
+    problem = Problem(DECISION, objective)
+    assert (problem.name, objective.score_name) == ("regalloc_eviction", "cost by instructions")
     plain, worst = (_rollout(problem, policy, corpus, toolchain) for policy in (None, WORST))
     assert plain.measurement is not None and worst.measurement is not None and worst.trajectory is not None
-    before, after = problem.by_function(plain.measurement), problem.by_function(worst.measurement)
+    before, after = (objective.by_function(each, None) for each in (plain.measurement, worst.measurement))
     assert set(before) == set(after) == {"called", "again"}
     assert problem.score(plain.measurement, None) == math.fsum(before.values()) > 0
     # It costs instructions in the loop, which the compiler takes to run 32 times.
     assert after["called"] > before["called"] + 30
     sites = worst.trajectory.sites
     assert isinstance(sites, FunctionOfDecisions)
-    _, credit = problem.credit([plain.measurement, worst.measurement], [sites, sites], None)
+    _, credit = problem.credit([plain.measurement, worst.measurement], [sites, sites], None) or []
     of_called = np.array(sites.functions)[sites.indices] == "called"
     assert of_called.any() and credit[of_called] == pytest.approx((before["called"] - after["called"]) / 2)
 
 
 def test_only_what_ran_counts_with_a_profile(corpus: Corpus, toolchain: Toolchain) -> None:
     costs = block_costs.load("RegAllocScore", toolchain)
-    estimated = priced(EVICTION, costs, toolchain)
-    plain = _rollout(estimated, None, corpus, toolchain).measurement
+    estimated = BlockCost(costs, toolchain)
+    plain = _rollout(Problem(DECISION, estimated), None, corpus, toolchain).measurement
     assert plain is not None
-    per_call = estimated.by_function(plain)
+    per_call = estimated.by_function(plain, None)
     called = plain.functions.index("called")
     ran = [
         Block(code, "program", "called", block_id, frequency, 5 * frequency)
@@ -77,25 +78,28 @@ def test_only_what_ran_counts_with_a_profile(corpus: Corpus, toolchain: Toolchai
         )
         if number == called
     ]
-    problem = priced(EVICTION, costs, toolchain, BlockProfile(ran, "a run"))
-    assert problem.score_name == "cost by RegAllocScore, of what ran"
-    assert problem.scored_by == "RegAllocScore, executions of a run"
-    assert problem.by_function(plain) == pytest.approx({"called": 5 * per_call["called"], "again": 0})
+    objective = BlockCost(costs, toolchain, BlockProfile(ran, "a run"))
+    assert objective.score_name == "cost by RegAllocScore, of what ran"
+    assert objective.identity == "RegAllocScore, executions of a run"
+    assert objective.by_function(plain, None) == pytest.approx({"called": 5 * per_call["called"], "again": 0})
 
 
 def test_the_code_stays_the_same(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
-    problem = priced(EVICTION, block_costs.load("instructions", toolchain), toolchain)
-    _rollout(EVICTION, None, corpus, toolchain, tmp_path / "plain.o")
-    _rollout(problem, None, corpus, toolchain, tmp_path / "priced.o")
-    plain, with_map = (ElfFile.read(tmp_path / name) for name in ("plain.o", "priced.o"))
+    problem = Problem(DECISION, BlockCost(block_costs.load("instructions", toolchain), toolchain))
+    _rollout(PROBLEM, None, corpus, toolchain, tmp_path / "plain.o")
+    _rollout(problem, None, corpus, toolchain, tmp_path / "with_map.o")
+    plain, with_map = (ElfFile.read(tmp_path / name) for name in ("plain.o", "with_map.o"))
     differing = {each.section for each in compare(plain, with_map)}
     assert not any(name.startswith((".text", ".data", ".rodata")) for name in differing)
 
 
 def test_other_problems_are_refused(toolchain: Toolchain) -> None:
     costs = block_costs.load("instructions", toolchain)
-    with pytest.raises(ConfigError, match="expected inlining or register allocation, found inlining"):
-        priced(problems.load("inlining"), costs, toolchain)
+    with pytest.raises(
+        ConfigError,
+        match=r"inlining moves code between functions, so it needs an objective .* found cost by instructions",
+    ):
+        Problem(inlining.DECISION, BlockCost(costs, toolchain))
 
 
 @pytest.mark.slow
@@ -129,7 +133,7 @@ def test_training_and_evaluation(corpus: Corpus, toolchain: Toolchain, tmp_path:
     history = [json.loads(line) for line in (tmp_path / "training" / "history.jsonl").read_text().splitlines()]
     assert [entry["failures"] for entry in history] == [0]
     baseline = json.loads((tmp_path / "training" / "baseline.json").read_text())
-    assert baseline["key"]["scored_by"].startswith("llvm-mca 22.")
+    assert baseline["key"]["objective"].startswith("llvm-mca 22.")
     metadata = json.loads((tmp_path / "training" / "policy" / "model_card.json").read_text())
     assert "llvm-mca 22." in json.dumps(metadata)
     table = run(
