@@ -60,7 +60,7 @@ def choose(
       gain: measures a set.
       constraint: checks a set, once its gain would let it be chosen.
       at_least: what an option has to gain on top of a set.
-      start: the set to begin with, unless the constraint refuses it; first, options are dropped that do not pay.
+      start: the set to begin with, unless the constraint refuses it; first, options are dropped that cost text.
       pairs: of so many options that remain, the best ones, all pairs are tried at the end.
     """
     chosen: OptionSet = ()
@@ -71,7 +71,7 @@ def choose(
         if not reason:
             chosen, best = start, found
         yield Step(chosen, f"start: {' '.join(start)}", found, reason)
-        for step in _backward(chosen, best, gain, constraint):
+        for step in _backward(chosen, best, gain, constraint, at_least):
             chosen, best = step.options, step.gain
             yield step
     waiting = [(estimate, option) for estimate, option in ranked if estimate < -at_least / 2 and option not in chosen]
@@ -96,7 +96,7 @@ def choose(
         else:
             chosen, best = extended, best + found
             yield Step(chosen, f"+ {option}", best)
-    for step in _backward(chosen, best, gain, constraint):
+    for step in _backward(chosen, best, gain, constraint, at_least):
         chosen, best = step.options, step.gain
         yield step
     best_left = [option for _, option in sorted(left)[:pairs]]
@@ -118,11 +118,11 @@ def _extended(options: OptionSet, option: str) -> OptionSet:
     return (*(each for each in options if parse_option(each)[0] != name), option)
 
 
-def _backward(chosen: OptionSet, best: float, gain: Gain, constraint: Constraint) -> Iterator[Step]:
-    """Drops options of a set, in their order, that do not pay."""
+def _backward(chosen: OptionSet, best: float, gain: Gain, constraint: Constraint, at_least: float) -> Iterator[Step]:
+    """Drops options of a set, in their order, that cost text; those that change little may be what makes it fast."""
     for option in chosen:
         shorter = tuple(each for each in chosen if each != option)
-        if (found := gain(shorter)) <= best and not constraint(shorter):
+        if (found := gain(shorter)) < best - at_least and not constraint(shorter):
             chosen, best = shorter, found
             yield Step(chosen, f"- {option}", best)
 
