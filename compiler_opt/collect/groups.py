@@ -17,7 +17,8 @@ import numpy as np
 from tqdm import tqdm
 
 from compiler_opt.collect.baseline import Baseline
-from compiler_opt.collect.rollout import Rollout, RolloutSettings, Trajectory
+from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.policies.policy import Policy

@@ -21,7 +21,7 @@ from compiler_opt.collect.compilation import DefaultPolicy as DefaultPolicy
 from compiler_opt.collect.kept_files import KeptFiles
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout_settings import RolloutSettings as RolloutSettings
-from compiler_opt.collect.trajectory import Trajectory as Trajectory
+from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError, ResourceError
 from compiler_opt.llvm.scratch import remove_folder, scratch_directory

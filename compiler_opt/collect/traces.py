@@ -20,6 +20,7 @@ from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, ProtocolError
 from compiler_opt.files import shown
 from compiler_opt.policies.policy import Policy
+from compiler_opt.problems.decision import Decision
 from compiler_opt.problems.objective import Measurement
 from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.tensor_spec import TensorSpec
@@ -109,14 +110,14 @@ def rollouts(
     watch.finish()
 
 
-def contexts(rollout: Rollout[object], problem: AnyProblem) -> list[TraceContext]:
+def contexts(rollout: Rollout[object], decision: Decision) -> list[TraceContext]:
     """The contexts of a successful rollout; none if the module has nothing to decide."""
     trajectory = rollout.trajectory
     if trajectory is None:
         return []
     # The default decision is already the action. Policies may not observe it, unless the action space uses it.
-    hidden = {problem.decision.advisor.default_feature, problem.decision.advisor.plugin_default_feature}
-    hidden -= set(problem.decision.action_space.optional_features)
+    hidden = {decision.advisor.default_feature, decision.advisor.plugin_default_feature}
+    hidden -= set(decision.action_space.optional_features)
     # LLVM puts a batch dimension of 1 in front.
     features = tuple(
         dataclasses.replace(spec, shape=spec.shape[1:] if spec.shape[:1] == (1,) else spec.shape)

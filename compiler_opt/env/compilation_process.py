@@ -1,8 +1,8 @@
 """A process that compiles modules, and asks its host for each decision.
 
     process.begin(module, seed)
-    event = process.next_event()           # a Decision, or the Rollout at the end
-    while isinstance(event, Decision):
+    event = process.next_event()           # a Question, or the Rollout at the end
+    while isinstance(event, Question):
         process.answer(0)
         event = process.next_event()
 
@@ -35,8 +35,8 @@ _DIED = "has died, perhaps for lack of memory"
 
 
 @dataclasses.dataclass(frozen=True)
-class Decision:
-    """A decision that the compiler waits for.
+class Question:
+    """What the compiler asks, and waits for the answer.
 
     Attributes:
       header: the features of the observation.
@@ -78,7 +78,7 @@ class CompilationProcess:
         assert isinstance(event, Rollout)
         return event
 
-    def next_event(self) -> Decision | Rollout[Any]:
+    def next_event(self) -> Question | Rollout[Any]:
         """Waits for the next decision, or the end of the compilation.
 
         Raises:
@@ -90,7 +90,7 @@ class CompilationProcess:
             event = self._receive()
         if isinstance(event, bytes):
             assert self._header is not None
-            return Decision(self._header, event)
+            return Question(self._header, event)
         self._is_busy = False
         if isinstance(event, Exception):
             raise event
@@ -130,7 +130,7 @@ class CompilationProcess:
         assert self._connection is not None
         with contextlib.suppress(OSError, CompilerOptError):
             self._connection.send(None)
-            while isinstance(self.next_event(), Decision):
+            while isinstance(self.next_event(), Question):
                 self._connection.send(None)
         if self._is_busy:
             self.close()

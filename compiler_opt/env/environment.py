@@ -17,7 +17,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.sampling import check_sampling, make_sampler
-from compiler_opt.env.compilation_process import CompilationProcess, Decision
+from compiler_opt.env.compilation_process import CompilationProcess, Question
 from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.files import shown
 from compiler_opt.llvm.toolchain import Toolchain, probe
@@ -144,7 +144,7 @@ class CompilerEnv(gymnasium.Env[Any, int]):
         for module in self._candidates((options or {}).get("module")):
             self._process.begin(module, int(self.np_random.integers(_MAX_SEED)))
             event = self._process.next_event()
-            if isinstance(event, Decision):
+            if isinstance(event, Question):
                 self._module, self._num_decisions = module, 0
                 self._observation = self._observed(event)
                 return self._observation, {"module": module.name}
@@ -171,7 +171,7 @@ class CompilerEnv(gymnasium.Env[Any, int]):
         except BaseException:
             self._module = None
             raise
-        if isinstance(event, Decision):
+        if isinstance(event, Question):
             self._observation = self._observed(event)
             return self._observation, 0.0, False, False, info
         self._module = None
@@ -203,8 +203,8 @@ class CompilerEnv(gymnasium.Env[Any, int]):
             raise ConfigError(f"environment: expected a module of the corpus that compiles, found {shown(name)}")
         yield found
 
-    def _observed(self, decision: Decision) -> Any:
-        decoded = decision.header.decode(decision.observation)
+    def _observed(self, question: Question) -> Any:
+        decoded = question.header.decode(question.observation)
         values = {name: decoded[name].reshape(())[()] for name in self._features}
         if self._encoder is None:
             return {name: np.array(value, np.int64) for name, value in values.items()}

@@ -80,7 +80,7 @@ def record_default_trace(
         rollouts = traces.rollouts(modules, recorded, pool, settings)
         for rollout in with_progress(rollouts, "default" if policy is None else policy.name, len(modules)):
             builder.add(rollout)
-            for context in traces.contexts(rollout, problem) if rollout.failure is None else ():
+            for context in traces.contexts(rollout, problem.decision) if rollout.failure is None else ():
                 num_modules += 1
                 num_decisions += len(context.action)
                 on_context(context)

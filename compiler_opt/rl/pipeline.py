@@ -36,6 +36,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.vocabulary import SUFFIX, listed_features, load_vocabulary, save_vocabulary
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problems import problem as problems
+from compiler_opt.problems.decision import Decision
 from compiler_opt.problems.problem import Problem
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl import algorithms
@@ -257,12 +258,12 @@ def make_vocabulary(
     return quantiles
 
 
-def shipped_vocabulary(problem: Problem) -> Path | None:
-    """The vocabulary for the problem's kind of decision that ships with this package; None if there is none.
+def shipped_vocabulary(decision: Decision) -> Path | None:
+    """The vocabulary for a kind of decision that ships with this package; None if there is none.
 
     Its folder is where google/ml-compiler-opt has its vocabulary, so that its users can replace it in their checkout.
     """
-    name = _SHIPPED_VOCABULARIES.get(problem.decision.advisor.problem)
+    name = _SHIPPED_VOCABULARIES.get(decision.advisor.problem)
     folder = Path(__file__).parent / str(name) / "vocab"
     return folder if name is not None and folder.is_dir() else None
 
@@ -313,7 +314,7 @@ def clone_default(
     if inlining is not None:
         plugin_features.check_observed(inlining.plugin_features, available, str(trace.path))
         plugin_features.check_observed(inlining.plugin_features, listed_features(vocabulary_dir), str(vocabulary_dir))
-    quantiles = load_vocabulary(vocabulary_dir, _observed(problem, available, vocabulary_dir))
+    quantiles = load_vocabulary(vocabulary_dir, _observed(problem.decision, available, vocabulary_dir))
     if teacher is not None and (missing := [name for name in teacher.needed_features if name not in available]):
         raise PolicyError(
             f"{teacher.origin}: observes features that {trace.path} does not have: {', '.join(missing)}; make the "
@@ -368,7 +369,9 @@ def train(
             f"network.lstm_units: expected 0 with train_eval.algorithm = {settings.training.algorithm!r}, which learns "
             f"from single decisions, found {settings.network.lstm_units}; use ppo, reinforce, dqn or es"
         )
-    quantiles = _training_vocabulary(vocabulary_dir, settings.training.warmstart_policy_dir, problem, toolchain)
+    quantiles = _training_vocabulary(
+        vocabulary_dir, settings.training.warmstart_policy_dir, problem.decision, toolchain
+    )
     if problem.decision.advisor == INLINING:
         toolchain = with_plugin_features(toolchain, quantiles)
 
@@ -428,7 +431,7 @@ def check_apart(corpus: Corpus, validation: Corpus) -> None:
 
 
 def _training_vocabulary(
-    vocabulary_dir: Path | None, warmstart_policy_dir: str, problem: Problem, toolchain: Toolchain
+    vocabulary_dir: Path | None, warmstart_policy_dir: str, decision: Decision, toolchain: Toolchain
 ) -> Mapping[str, np.ndarray]:
     """Quantiles by feature: those of the policy to start from, else those of the given vocabulary.
 
@@ -437,17 +440,17 @@ def _training_vocabulary(
       PolicyError: one cannot be read, the vocabulary lacks a feature, or the policy needs other features or embeddings
         than the compiler provides.
     """
-    support = toolchain.require(problem.decision.advisor.problem)
+    support = toolchain.require(decision.advisor.problem)
     compiler_features = support.feature_names
-    supported = problem.decision.supported_features(compiler_features)
-    available = problem.decision.available_features(compiler_features)
+    supported = decision.supported_features(compiler_features)
+    available = decision.available_features(compiler_features)
     if warmstart_policy_dir:
         # A policy's weights are meaningful only under its own quantiles.
         weights = NetworkWeights.load(pretrained.folder(warmstart_policy_dir))
         check_same(weights.metadata.get("toolchain"), toolchain.embeddings, warmstart_policy_dir)
         quantiles = dict(zip(weights.features, weights.quantiles, strict=True))
     elif vocabulary_dir is not None:
-        quantiles = load_vocabulary(vocabulary_dir, _observed(problem, compiler_features, vocabulary_dir))
+        quantiles = load_vocabulary(vocabulary_dir, _observed(decision, compiler_features, vocabulary_dir))
     else:
         raise ConfigError(
             "expected --vocab_path or --warmstart_policy_dir, found neither; make one with generate_vocab.py"
@@ -463,8 +466,8 @@ def _training_vocabulary(
     return quantiles
 
 
-def _observed(problem: Problem, available: Iterable[str], vocabulary_dir: Path) -> list[str]:
+def _observed(decision: Decision, available: Iterable[str], vocabulary_dir: Path) -> list[str]:
     """The features to observe: all supported ones, but of our plugin's only those that the vocabulary has."""
     listed = listed_features(vocabulary_dir)
-    supported = problem.decision.supported_features(available)
+    supported = decision.supported_features(available)
     return [name for name in supported if name in listed or not plugin_features.among([name])]

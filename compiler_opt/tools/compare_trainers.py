@@ -182,7 +182,7 @@ def _problem(settings: Mapping[str, Mapping[str, Any]]) -> AnyProblem:
 
 
 def _vocabulary(problem: AnyProblem) -> Path:
-    vocabulary = _VOCAB_PATH.value or pipeline.shipped_vocabulary(problem)
+    vocabulary = _VOCAB_PATH.value or pipeline.shipped_vocabulary(problem.decision)
     if vocabulary is None:
         raise ConfigError("--vocab_path is needed for this problem; make one with generate_vocab.py")
     return vocabulary

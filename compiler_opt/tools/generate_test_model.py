@@ -37,7 +37,7 @@ flags.register_validator("fc_layer_params", _check_units, "expected numbers over
 def entry() -> None:
     output: Path = _OUTPUT_PATH.value
     problem = _COMPILE_TASK.load()
-    vocabulary = _VOCAB_PATH.value or pipeline.shipped_vocabulary(problem)
+    vocabulary = _VOCAB_PATH.value or pipeline.shipped_vocabulary(problem.decision)
     if vocabulary is None:
         raise ConfigError(f"--vocab_path: no vocabulary ships for {problem.name}; give one of generate_vocab.py")
     quantiles = load_vocabulary(vocabulary, problem.decision.feature_names)

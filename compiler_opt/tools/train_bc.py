@@ -50,7 +50,7 @@ def entry() -> None:
     problem = _COMPILE_TASK.load(
         settings["command"].compile_task, lambda: problems.recorded(trace.about, str(trace.path))
     )
-    vocabulary = Path(config.vocab_path) if config.vocab_path else pipeline.shipped_vocabulary(problem)
+    vocabulary = Path(config.vocab_path) if config.vocab_path else pipeline.shipped_vocabulary(problem.decision)
     if vocabulary is None:
         raise ConfigError("--vocab_path (or train_eval.vocab_path in gin) is needed: make one with generate_vocab.py")
     if not config.vocab_path:

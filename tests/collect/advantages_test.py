@@ -7,7 +7,8 @@ import pytest
 
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.collect.groups import Attempt, Group
-from compiler_opt.collect.rollout import Rollout, Trajectory
+from compiler_opt.collect.rollout import Rollout
+from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.training_log import Header

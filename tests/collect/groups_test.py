@@ -17,7 +17,8 @@ from compiler_opt.collect.groups import (
     RolloutBatch,
     collect,
 )
-from compiler_opt.collect.rollout import FailureWatch, Rollout, RolloutSettings, Trajectory, check_failures
+from compiler_opt.collect.rollout import FailureWatch, Rollout, RolloutSettings, check_failures
+from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CorpusError

@@ -69,7 +69,7 @@ def test_the_default_decides_the_same(seeing: Toolchain, blind: Toolchain, corpu
         for name, values in fewer.items():
             np.testing.assert_array_equal(features[name], values)
         assert third.header == one.header and third.observations == one.observations
-        (context,) = traces.contexts(with_them, _INLINING)
+        (context,) = traces.contexts(with_them, _INLINING.decision)
         assert context.values["callee_embedding_7"].shape == (len(one),)
         assert "inlining_default" not in context.values
     assert num_decisions > 10

@@ -13,7 +13,8 @@ from compiler_opt.collect import backends
 from compiler_opt.collect.backends import Backend
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.policy_folder import MAX_POLICIES, PickledPolicy, PolicyFolder
-from compiler_opt.collect.rollout import Rollout, RolloutSettings, Trajectory
+from compiler_opt.collect.rollout import Rollout, RolloutSettings
+from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import PolicyError, ResourceError

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, Trajectory, rollout
+from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
+from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module

@@ -12,8 +12,9 @@ import pytest
 from benchmarks.simulated_workers import Conditions, Recorded, SimulatedWorkers
 from compiler_opt.collect.baseline import Baseline
 from compiler_opt.collect.groups import CollectionPolicy, CompileCosts, GroupCollection, RepeatedPolicy
-from compiler_opt.collect.rollout import Rollout, RolloutSettings, Trajectory
+from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.stream import Collector, InTurn, RolloutStream
+from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import PolicyError

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from compiler_opt.collect import traces
-from compiler_opt.collect.rollout import Rollout, Trajectory
+from compiler_opt.collect.rollout import Rollout
+from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, CorpusError
@@ -86,7 +87,7 @@ def _trajectory(**features: Any) -> Trajectory:
 
 def test_a_context_holds_scalars_and_not_the_default_decision() -> None:
     trajectory = _trajectory(cost=[5, 6, 7], inlining_default=[1, 0, 1])
-    (context,) = traces.contexts(_rollout("p/0.o", trajectory), _INLINING)
+    (context,) = traces.contexts(_rollout("p/0.o", trajectory), _INLINING.decision)
     assert (context.module, context.project, context.identifier) == ("p/0.o", "p", "default")
     assert list(context.values) == ["cost"]
     np.testing.assert_array_equal(context.values["cost"], [5, 6, 7])
@@ -97,12 +98,12 @@ def test_a_context_holds_scalars_and_not_the_default_decision() -> None:
 
 
 def test_a_module_without_decisions_has_no_context() -> None:
-    assert traces.contexts(_rollout("p/0.o"), _INLINING) == []
+    assert traces.contexts(_rollout("p/0.o"), _INLINING.decision) == []
 
 
 @pytest.mark.parametrize(("shape", "expected"), [((), ()), ((1,), ()), ((1, 33), (33,)), ((33,), (33,))])
 def test_the_batch_dimension_is_left_out(shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
     header = Header((TensorSpec("x", _INT64, shape),), TensorSpec("inlining_decision", _INT64, (1,)))
     trajectory = Trajectory(header, bytes(3 * header.features[0].num_bytes), np.array([1, 0, 1]), None, None)
-    (context,) = traces.contexts(_rollout("p/0.o", trajectory), _INLINING)
+    (context,) = traces.contexts(_rollout("p/0.o", trajectory), _INLINING.decision)
     assert context.features[0].shape == expected and context.values["x"].shape == (3, *expected)

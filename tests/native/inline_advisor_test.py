@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, Trajectory, rollout
+from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
+from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ToolchainError
 from compiler_opt.llvm.inliner_plugin import INLINER, PROBE_SOURCE, SOURCES, differing_features, inliner_plugin

@@ -13,7 +13,8 @@ from compiler_opt.tensorflow_loading import load_tensorflow
 load_tensorflow()
 from compiler_opt.collect.advantages import Advantages  # noqa: E402
 from compiler_opt.collect.groups import Attempt, Group  # noqa: E402
-from compiler_opt.collect.rollout import Rollout, Trajectory  # noqa: E402
+from compiler_opt.collect.rollout import Rollout  # noqa: E402
+from compiler_opt.collect.trajectory import Trajectory  # noqa: E402
 from compiler_opt.llvm.object_file import ObjectSizes  # noqa: E402
 from compiler_opt.llvm.training_log import Header  # noqa: E402
 from compiler_opt.policies.policy import ConstantPolicy  # noqa: E402
