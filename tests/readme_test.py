@@ -83,6 +83,15 @@ def test_flags_are_accepted(words: list[str]) -> None:
         assert (ROOT / file).is_file()
 
 
+def test_paths_of_the_glossary_exist() -> None:
+    """Relative to the package or to the repository."""
+    rows = [line for line in (ROOT / "docs/glossary.md").read_text().splitlines() if line.startswith("|")]
+    paths = [path for row in rows for path in re.findall(r"`(\w+/[\w./]*)`", row)]
+    assert len(paths) > 50
+    for path in paths:
+        assert (ROOT / "compiler_opt" / path).exists() or (ROOT / path).exists(), path
+
+
 def test_benchmarks_and_studies_exist() -> None:
     for document in (*DOCUMENTS, "CHANGELOG.md"):
         for module in re.findall(r"\b(?:benchmarks|studies)\.[a-z]\w*", (ROOT / document).read_text()):
