@@ -1,4 +1,4 @@
-"""`pytest --cpu`: CPU seconds of each test file, those of the processes that it starts included.
+"""`pytest --cpu`: CPU seconds of test files and of tests, those of the processes that it starts included.
 
 On a busy machine wall-clock times say little. What a worker makes once (imports, a server of programs, fixtures of the
 session) counts for the test that happens to come first.
@@ -20,7 +20,7 @@ class CpuTimes:
 
     def __init__(self) -> None:
         self._before_s = 0.0
-        self._files: collections.defaultdict[str, float] = collections.defaultdict(float)
+        self._tests: dict[str, float] = {}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -34,14 +34,18 @@ class CpuTimes:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "teardown":
-            self._files[report.nodeid.partition("::")[0]] += sum(
-                value for name, value in report.user_properties if name == _PROPERTY and isinstance(value, float)
-            )
+            cpu_s = dict(report.user_properties)[_PROPERTY]
+            assert isinstance(cpu_s, float)
+            self._tests[report.nodeid] = cpu_s
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        terminalreporter.section(f"CPU time: {sum(self._files.values()):.0f} s")
-        for seconds, name in sorted(((s, n) for n, s in self._files.items()), reverse=True)[:_NUM_SHOWN]:
-            terminalreporter.line(f"{seconds:8.1f} s {name}")
+        files: collections.defaultdict[str, float] = collections.defaultdict(float)
+        for name, cpu_s in self._tests.items():
+            files[name.partition("::")[0]] += cpu_s
+        terminalreporter.section(f"CPU time: {sum(self._tests.values()):.0f} s")
+        for times in (files, self._tests):
+            for name in sorted(times, key=times.__getitem__, reverse=True)[:_NUM_SHOWN]:
+                terminalreporter.line(f"{times[name]:8.1f} s {name}")
 
 
 def _cpu_s() -> float:

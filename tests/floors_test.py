@@ -1,13 +1,12 @@
 """A package imports only from packages on lower floors, and TensorFlow only where it is needed."""
 
 import ast
+import functools
 import graphlib
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "compiler_opt"
@@ -74,6 +73,12 @@ NOT_SHIPPED = {"benchmarks", "studies", "tests"}
 TENSORFLOW = {"keras", "tensorboard", "tensorflow", "tensorflow_probability", "tf_agents", "tf_keras"}
 
 
+@functools.cache
+def trees() -> Mapping[str, ast.Module]:
+    """The syntax tree of each module."""
+    return {module: ast.parse(path.read_text()) for module, path in MODULES.items()}
+
+
 def module_name(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -118,33 +123,37 @@ def outside_functions(tree: ast.AST) -> Iterator[ast.AST]:
             yield from outside_functions(node)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_only_from_below(module: str) -> None:
-    for imported in imports(ast.walk(ast.parse(MODULES[module].read_text()))):
-        assert imported.split(".")[0] not in NOT_SHIPPED, f"{module} imports {imported}, which is not shipped"
-        if imported.split(".")[0] == PACKAGE and package(imported) != package(module):
-            assert floor(imported) < floor(module), f"{module} imports {imported}, which is not on a lower floor"
+def test_imports_only_from_below() -> None:
+    wrong = []
+    for module, tree in trees().items():
+        for imported in imports(ast.walk(tree)):
+            top = imported.split(".")[0]
+            if top in NOT_SHIPPED:
+                wrong.append(f"{module} imports {imported}, which is not shipped")
+            elif top == PACKAGE and package(imported) != package(module) and floor(imported) >= floor(module):
+                wrong.append(f"{module} imports {imported}, which is not on a lower floor")
+    assert not wrong
 
 
 def test_no_circles() -> None:
     """Types count, too: who annotates with a module has to know it."""
     needed = {
-        module: {name for name in imports(outside_functions(ast.parse(path.read_text()))) if name in MODULES}
-        for module, path in MODULES.items()
+        module: {name for name in imports(outside_functions(tree)) if name in MODULES}
+        for module, tree in trees().items()
     }
     graphlib.TopologicalSorter(needed).prepare()  # raises CycleError, which names the circle
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_only_some_packages_import_tensorflow(module: str) -> None:
-    if module.startswith(MAY_IMPORT_TENSORFLOW):
-        return
-    tree = ast.parse(MODULES[module].read_text())
-    if floor(module) >= FLOORS["compiler_opt.tools"]:
+def test_only_some_packages_import_tensorflow() -> None:
+    wrong = []
+    for module, tree in trees().items():
         # Entry points may import it in functions, after their flags are parsed.
-        tree.body = [node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-    found = {name.split(".")[0] for name in imports(ast.walk(tree))} & TENSORFLOW
-    assert not found, f"{module} imports {', '.join(sorted(found))}"
+        is_entry_point = floor(module) >= FLOORS["compiler_opt.tools"]
+        nodes = outside_functions(tree) if is_entry_point else ast.walk(tree)
+        found = {name.split(".")[0] for name in imports(nodes)} & TENSORFLOW
+        if found and not module.startswith(MAY_IMPORT_TENSORFLOW):
+            wrong.append(f"{module} imports {', '.join(sorted(found))}")
+    assert not wrong
 
 
 def test_a_worker_needs_no_tensorflow() -> None:

@@ -4,7 +4,6 @@ import json
 import shlex
 import struct
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,8 +22,7 @@ DRIVER_OPTIONS = ["-fPIC", "-no-canonical-prefixes", "-O2", "-nostdlib++", "--sy
 
 def run(tool: str, *arguments: str, status: int = 0) -> tuple[str, str]:
     """Stdout and stderr of one of our tools."""
-    command = [sys.executable, "-m", f"compiler_opt.tools.{tool}", *arguments]
-    result = subprocess.run(command, cwd=programs.ROOT, capture_output=True, text=True, check=False, timeout=600)
+    result = programs.run(f"compiler_opt.tools.{tool}", *arguments)
     assert result.returncode == status, result.stderr
     return result.stdout, result.stderr
 

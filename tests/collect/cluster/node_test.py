@@ -15,6 +15,7 @@ from compiler_opt.collect.schedule import Job
 from compiler_opt.collect.worker import WorkerSettings
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ToolchainError
+from compiler_opt.files import default_cache_dir
 from compiler_opt.llvm import sandbox
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.policy import RandomPolicy
@@ -39,7 +40,11 @@ def setup_fixture(newest: Toolchain, tmp_path: Path) -> Setup:
 
 @pytest.fixture
 def node(setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NodeWorker]:
+    # The modules' cache is its own; the plugin comes from the usual one.
+    plugins = default_cache_dir() / "plugins"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    default_cache_dir().mkdir(parents=True)
+    (default_cache_dir() / "plugins").symlink_to(plugins)
     worker = NodeWorker()
     yield worker
     worker.close()
