@@ -1,10 +1,14 @@
 """Fixtures for every test: the two compilers that this project is tested with."""
 
 import functools
+import os
+import pickle
 import shutil
 import signal
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import hypothesis
 import numpy as np
@@ -12,7 +16,10 @@ import pytest
 
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from tests.cpu_times import CpuTimes
+from tests.made_once import FOLDER, made_once
 from tests.real_observations import Decisions, real_decisions, real_observations
+
+_T = TypeVar("_T")
 
 # A deadline would be a timed test: on a busy machine it fails.
 hypothesis.settings.register_profile("tests", deadline=None)
@@ -48,8 +55,7 @@ def observations(clang_path: str) -> dict[str, np.ndarray]:
 
 @functools.cache
 def _observations(clang_path: str) -> dict[str, np.ndarray]:
-    with tempfile.TemporaryDirectory() as directory:
-        return real_observations(_probed(clang_path), Path(directory), at_least=2000)
+    return _made_once(lambda folder: real_observations(_probed(clang_path), folder, 2000), "observations", clang_path)
 
 
 @pytest.fixture(scope="session")
@@ -66,8 +72,18 @@ def priorities(clang_path: str) -> Decisions:
 
 @functools.cache
 def _decisions(problem: str, clang_path: str) -> Decisions:
-    with tempfile.TemporaryDirectory() as directory:
-        return real_decisions(problem, _probed(clang_path), Path(directory))
+    return _made_once(lambda folder: real_decisions(problem, _probed(clang_path), folder), problem, clang_path)
+
+
+def _made_once(make: Callable[[Path], _T], *key: str) -> _T:
+    """What the function makes in a temporary folder; workers share it."""
+
+    def pickled() -> bytes:
+        with tempfile.TemporaryDirectory() as folder:
+            return pickle.dumps(make(Path(folder)))
+
+    made: _T = pickle.loads(made_once(pickled, key))  # noqa: S301
+    return made
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -77,6 +93,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # A shell's `&` makes programs ignore it; tests interrupt what they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not hasattr(config, "workerinput"):
+        # Workers inherit the variable.
+        folder = tempfile.TemporaryDirectory(prefix="compiler_opt-tests-")
+        config.add_cleanup(folder.cleanup)
+        os.environ[FOLDER] = folder.name
     if config.getoption("--cpu"):
         config.pluginmanager.register(CpuTimes())
 

@@ -1,5 +1,6 @@
 """A small corpus of real code, made on the spot by a tested compiler."""
 
+import functools
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -8,6 +9,7 @@ from pathlib import Path
 from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making.extract import extract
+from tests.made_once import made_once
 
 SHARED = """
 template <class T> T clamp(T x, T low, T high) { return x < low ? low : x > high ? high : x; }
@@ -108,22 +110,17 @@ def make_corpus(
         language = "c" if source.suffix == ".c" else "c++"
         recorded = ["-cc1", f"-{level}", "-x", language, "-main-file-name", source.name, "-funwind-tables=2"]
         Path(f"{source}.o.cmd").write_bytes(b"".join(option.encode() + b"\0" for option in recorded))
-        command = [
-            clang,
-            *options,
-            "-Xclang",
-            "-disable-llvm-passes",
-            f"-{level}",
-            "-emit-llvm",
-            "-c",
-            str(source),
-            "-o",
-            f"{source}.o.bc",
-        ]
-        subprocess.run(command, check=True)
+        making = ["-Xclang", "-disable-llvm-passes", f"-{level}", "-emit-llvm", "-c", name, "-o", "-"]
+        command = [clang, *options, *making]
+        bitcode = made_once(functools.partial(_output, command, root), [*command, text])
+        Path(f"{source}.o.bc").write_bytes(bitcode)
     names = [f"{name}.o" for name in sources]
     projects = list(dict.fromkeys(name.split("/")[0] for name in sources))
     (root / "corpus_description.json").write_text(
         json.dumps({"modules": names, "has_thinlto": False, "projects": projects})
     )
     return Corpus.load(root)
+
+
+def _output(command: Sequence[str], directory: Path) -> bytes:
+    return subprocess.run(command, cwd=directory, stdout=subprocess.PIPE, check=True).stdout

@@ -10,6 +10,7 @@ import pytest
 
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.native import NATIVE_FILE, include_directory, native_blob
+from tests.made_once import made_once
 
 DRIVER = Path(__file__).with_name("policy_network_driver.cpp")
 COMPILERS = ("clang++-19", "clang++-22", "g++")
@@ -17,12 +18,18 @@ STRICT = ("-std=c++17", "-Wall", "-Wextra", "-pedantic", "-Werror")
 
 
 def build(sources: Sequence[Path], output: Path, compiler: str, *options: str) -> Path:
-    """Builds an executable or library; any warning fails the test."""
+    """Builds an executable or library, the same one only once in a run of the tests; any warning fails the test."""
     if shutil.which(compiler) is None:
         pytest.fail(f"{compiler} is not installed; ./run_tests.sh installs what the tests need")
-    command = [compiler, *STRICT, f"-I{include_directory()}", *map(str, sources), *options, "-o", str(output)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, f"{' '.join(command)}\n{result.stderr}"
+    command = [compiler, *STRICT, f"-I{include_directory()}", *map(str, sources), *options]
+
+    def compiled() -> bytes:
+        result = subprocess.run([*command, "-o", str(output)], capture_output=True, text=True, check=False)
+        assert result.returncode == 0, f"{' '.join(command)}\n{result.stderr}"
+        return output.read_bytes()
+
+    output.write_bytes(made_once(compiled, command, sources))
+    output.chmod(0o755)
     return output
 
 
