@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lint, format, types, tests, with both compilers. `./run_tests.sh [--slow] [pytest arguments]`
+# Lint, format, types and tests: `./run_tests.sh [--slow] [pytest arguments]`
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 

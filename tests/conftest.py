@@ -106,6 +106,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         callspec = getattr(item, "callspec", None)
-        if item.get_closest_marker("either_compiler") and callspec and callspec.params.get("clang_path") == "clang-19":
+        older = callspec is not None and callspec.params.get("clang_path") == "clang-19"
+        if older and not item.get_closest_marker("both_compilers"):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("first") is None)

@@ -22,7 +22,6 @@ def _run(tmp_path: Path, *options: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.slow
-@pytest.mark.either_compiler
 def test_three_reports(clang_path: str, tmp_path: Path) -> None:
     done = _run(tmp_path, f"--clang_paths={clang_path}", "--only=^nobody/nothing#1")
     assert done.returncode == 2

@@ -26,8 +26,6 @@ from compiler_opt.problems import problem as problems
 from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 from tests.small_corpus import make_small_corpus
 
-pytestmark = pytest.mark.either_compiler
-
 
 class _Counter:
     def __init__(self, *, is_lasting: bool = True) -> None:

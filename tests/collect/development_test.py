@@ -27,8 +27,6 @@ from tests.llvm import development_clang
 from tests.real_observations import weights_for
 from tests.small_corpus import make_busy_corpus, make_small_corpus
 
-pytestmark = pytest.mark.either_compiler
-
 _INLINING = problems.load("inlining")
 _EVICTION = problems.load("regalloc_eviction")
 _DEVELOPMENT = RolloutSettings(backend="development", record_call_sites=True)

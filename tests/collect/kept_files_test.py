@@ -15,8 +15,6 @@ from compiler_opt.policies.policy import ConstantPolicy
 from compiler_opt.problems import problem as problems
 from tests.small_corpus import make_small_corpus
 
-pytestmark = pytest.mark.either_compiler
-
 _INLINING = problems.load("inlining")
 _CHANNEL = RolloutSettings(backend="channel")
 

@@ -49,6 +49,7 @@ def policy(module: Module, toolchain: Toolchain, tmp_path: Path) -> BinaryPolicy
     return BinaryPolicy(weights_for({name: columns[name] for name in (*_ADDED, *FEATURES[:12])}, hidden=(8,)))
 
 
+@pytest.mark.both_compilers
 @pytest.mark.parametrize("setting", ["plugin", "plugin_with_default", "plugin_for_speed"])
 def test_a_default_trace_has_them_if_asked(setting: str, module: Module, toolchain: Toolchain, tmp_path: Path) -> None:
     plain = _run(module, DefaultPolicy(_INLINING), toolchain, tmp_path, backend="plugin").trajectory

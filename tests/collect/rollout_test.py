@@ -52,6 +52,7 @@ def _area(corpus: Corpus) -> Module:
     return corpus.by_name["shapes/area.cpp.o"]
 
 
+@pytest.mark.both_compilers
 def test_the_default_replayed_gives_the_plain_object(
     corpus: Corpus, toolchain: Toolchain, scratch: Path, tmp_path: Path
 ) -> None:
@@ -74,6 +75,7 @@ def test_the_default_replayed_gives_the_plain_object(
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.both_compilers
 def test_the_default_trace_has_the_true_features(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:
     default = rollout(_area(corpus), DefaultPolicy(_INLINING), _INLINING, toolchain, scratch=scratch).trajectory
     assert default is not None
@@ -147,6 +149,7 @@ def _named(sites: CallSites) -> list[tuple[str, str, bool]]:
     return [(names[caller], names[callee], inlined) for caller, callee, inlined in columns]
 
 
+@pytest.mark.both_compilers
 def test_plugin_and_channel_give_the_same_rollouts(
     corpus: Corpus, toolchain: Toolchain, scratch: Path, tmp_path: Path
 ) -> None:
@@ -203,7 +206,6 @@ def test_plugin_and_channel_give_the_same_rollouts(
     assert [path.name for path in scratch.glob("policies/*/*")] == ["network.mlgo"] * 8
 
 
-@pytest.mark.either_compiler
 def test_a_scratch_directory_keeps_few_policies(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:
     start = rollout(_area(corpus), ConstantPolicy(0), _INLINING, toolchain, scratch=scratch).trajectory
     assert start is not None
@@ -256,7 +258,6 @@ def test_advice_matters(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> 
     assert len(none.functions) > len(every.functions) >= 1
 
 
-@pytest.mark.either_compiler
 @pytest.mark.parametrize("damage", ["truncated", "not bitcode", "no command", "bad option"])
 def test_a_bad_module_is_a_failure_that_names_it(
     damage: str, corpus: Corpus, toolchain: Toolchain, scratch: Path
@@ -279,7 +280,6 @@ def test_a_bad_module_is_a_failure_that_names_it(
         assert "\n" not in result.failure
 
 
-@pytest.mark.either_compiler
 def test_a_compilation_that_takes_too_long_is_a_failure(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:
     settings = RolloutSettings(timeout_s=0.001)
     for policy in (None, ConstantPolicy(0), DefaultPolicy(_INLINING)):
@@ -291,7 +291,6 @@ def test_a_compilation_that_takes_too_long_is_a_failure(corpus: Corpus, toolchai
 _HUGE = "@global = global i8 1, align 4294967296\n"
 
 
-@pytest.mark.either_compiler
 @pytest.mark.parametrize("policy", [None, ConstantPolicy(1)])
 def test_an_endless_object_is_a_failure_and_is_removed(
     policy: ConstantPolicy | None, corpus: Corpus, toolchain: Toolchain, scratch: Path
@@ -310,7 +309,6 @@ def test_an_endless_object_is_a_failure_and_is_removed(
     assert list(scratch.iterdir()) == []
 
 
-@pytest.mark.either_compiler
 def test_a_compiler_of_a_corpus_is_in_a_sandbox(
     corpus: Corpus, toolchain: Toolchain, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,7 +332,6 @@ def test_a_compiler_of_a_corpus_is_in_a_sandbox(
             escaped.unlink()
 
 
-@pytest.mark.either_compiler
 @pytest.mark.parametrize(("leaves", "is_transient"), [("exit 1", False), ("kill -KILL $$", True)])
 def test_files_of_a_killed_compiler_are_removed(
     leaves: str, is_transient: bool, corpus: Corpus, toolchain: Toolchain, scratch: Path
@@ -350,7 +347,6 @@ def test_files_of_a_killed_compiler_are_removed(
     assert list(scratch.iterdir()) == []
 
 
-@pytest.mark.either_compiler
 def test_a_policy_for_another_compiler_is_an_error(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:
     with pytest.raises(PolicyError, match="'unheard_of'"):
         rollout(_area(corpus), FeaturePolicy("unheard_of"), _INLINING, toolchain, scratch=scratch)

@@ -9,8 +9,6 @@ from compiler_opt.corpus.description import Corpus
 from tests import programs
 from tests.small_corpus import SOURCES, make_corpus, make_small_corpus
 
-pytestmark = pytest.mark.either_compiler
-
 PLAIN = {"plain/list.c": SOURCES["plain/list.c"]}
 
 

@@ -29,6 +29,7 @@ def wrapped(data: bytes, padding: int = 0) -> bytes:
     return b"".join(word.to_bytes(4, "little") for word in words) + data + bytes(padding)
 
 
+@pytest.mark.both_compilers
 def test_the_producer_is_the_compilers_version(compiled: bytes, clang_path: str) -> None:
     text = subprocess.run([clang_path, "--version"], check=True, capture_output=True, text=True).stdout
     match = re.search(r"version (\d+)\.(\d+)\.(\d+)", text)

@@ -220,6 +220,7 @@ NO_PATHS = {
 """Kept options whose descriptions suggest a path, and why they take none."""
 
 
+@pytest.mark.both_compilers
 @pytest.mark.parametrize("words", ["{}", "{}escaped", "{}=escaped", "{} escaped"])
 def test_no_option_that_is_kept_takes_a_path(clang_path: str, words: str) -> None:
     """Tries all options that the compiler prints, in all forms that they might have."""
@@ -247,6 +248,7 @@ KNOBS_OF_WORDS = {
 """Kept LLVM options with values other than numbers and booleans."""
 
 
+@pytest.mark.both_compilers
 def test_no_knob_of_llvm_takes_a_path(clang_path: str) -> None:
     command = [clang_path, "-cc1", "-mllvm", "--help-list-hidden", "-x", "ir", "/dev/null"]
     help_text = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -15,8 +15,6 @@ from compiler_opt.llvm.toolchain import deployed_clang, find_clang
 from tests.deploy.conftest import Compiler, run
 from tests.deploy.sources import FAT, LEAN
 
-pytestmark = pytest.mark.either_compiler
-
 MODULE = f"module;\n#include <cstddef>\nexport module lean;\nexport {{\n{LEAN.replace('static ', '')}\n}}\n"
 MAIN = "#include <cstddef>\nimport lean;\nint main() { return unit() + flat() == cube(); }\n"
 

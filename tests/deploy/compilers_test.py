@@ -13,8 +13,6 @@ from compiler_opt.llvm.toolchain import Toolchain
 from tests.deploy.conftest import Compiler
 from tests.deploy.sources import LEAN
 
-pytestmark = pytest.mark.either_compiler
-
 COMPILE = ["-Oz", "-c", "lean.c"]
 
 

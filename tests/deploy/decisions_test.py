@@ -26,8 +26,6 @@ from tests.deploy.conftest import run
 from tests.deploy.sources import LEAN
 from tests.small_corpus import make_corpus
 
-pytestmark = pytest.mark.either_compiler
-
 _COMPILE = ["-Oz", "-c", "lean.c"]
 
 

@@ -55,6 +55,7 @@ def test_what_is_written(deployment: Deployment) -> None:
     assert [path.name for path in prefix.parent.iterdir()] == ["prefix"]
 
 
+@pytest.mark.both_compilers
 def test_objects_are_those_of_rollouts(
     compiler: Compiler, deployment: Deployment, toolchain: Toolchain, policy_dir: Path, tmp_path: Path
 ) -> None:
@@ -154,7 +155,6 @@ def test_a_second_deployment_replaces_the_first(policy_dir: Path, toolchain: Too
     assert run([str(deployment.driver()), "-Os", "-c", "a.c"], tmp_path, lenient).returncode == 0
 
 
-@pytest.mark.either_compiler
 def test_mistakes(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
     link = tmp_path / "clang"
     link.symlink_to(clang_path)
@@ -170,7 +170,6 @@ def test_mistakes(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clang", "file"]
 
 
-@pytest.mark.either_compiler
 def test_headers_are_missing(
     policy_dir: Path, clang_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,7 +210,6 @@ def test_the_driver_compiles_without_warnings(cpp_compiler: str, tmp_path: Path)
     )
 
 
-@pytest.mark.either_compiler
 def test_the_command(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
     command = ("compiler_opt/tools/deploy.py", f"--output={tmp_path / 'out'}")
     result = programs.run(*command, f"--policy={policy_dir}", f"--clang_path={clang_path}", "--versioned")

@@ -10,8 +10,6 @@ from tests.deploy.command_lines import Case, generate, shell_script
 from tests.deploy.differential import Drivers, Place
 from tests.deploy.reduction import reduced
 
-pytestmark = pytest.mark.either_compiler
-
 _CASES, _MANY = 30, 600
 
 

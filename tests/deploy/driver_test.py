@@ -106,6 +106,7 @@ def both(compiler: Compiler, place: Path, arguments: list[str]) -> tuple[dict[st
     return made[0], made[1]
 
 
+@pytest.mark.both_compilers
 @pytest.mark.parametrize("name", DECIDES)
 def test_the_policy_decides(compiler: Compiler, place: Path, name: str) -> None:
     arguments = ["-Werror", *DECIDES[name].split()]
@@ -117,7 +118,6 @@ def test_the_policy_decides(compiler: Compiler, place: Path, name: str) -> None:
     assert driver != plain
 
 
-@pytest.mark.either_compiler
 def test_a_response_file_that_includes_itself_is_an_error_of_clangs(compiler: Compiler, place: Path) -> None:
     (place / "self.rsp").write_text("@self.rsp\n" * 10)
     arguments = ["-Oz", "@self.rsp", "-c", "lean.c"]
@@ -126,7 +126,6 @@ def test_a_response_file_that_includes_itself_is_an_error_of_clangs(compiler: Co
     assert (driver.returncode, driver.stderr) == (plain.returncode, plain.stderr)
 
 
-@pytest.mark.either_compiler
 @pytest.mark.parametrize(("mebibytes", "is_read"), [(15, True), (17, False)])
 def test_response_files_of_many_mebibytes_are_left_to_clang(
     compiler: Compiler, place: Path, mebibytes: int, is_read: bool
@@ -136,7 +135,6 @@ def test_response_files_of_many_mebibytes_are_left_to_clang(
     assert (driver != plain) == is_read
 
 
-@pytest.mark.either_compiler
 @pytest.mark.parametrize("name", LEAVES_ALONE)
 def test_the_policy_is_not_asked(damageable: Compiler, place: Path, name: str) -> None:
     (place / "objects").mkdir()
@@ -158,7 +156,6 @@ def test_no_options_value_is_taken_for_a_source(compiler: Compiler, place: Path)
     assert {option for option in options - known if not option.startswith("-Xarch_")} == set()
 
 
-@pytest.mark.either_compiler
 def test_nothing_to_do(damageable: Compiler, place: Path) -> None:
     damageable.plugin.unlink()
     for arguments in ([], ["-Oz"]):
@@ -188,7 +185,6 @@ def test_the_names(compiler: Compiler, deployment: Deployment, place: Path) -> N
     assert result.stderr.startswith("error: mlgo: mlgo-clang-18: the policy was not deployed for clang-18")
 
 
-@pytest.mark.either_compiler
 def test_a_moved_prefix_works(damageable: Compiler, compiler: Compiler, place: Path) -> None:
     moved = dataclasses.replace(damageable, prefix=damageable.prefix.with_name("elsewhere, it is"))
     damageable.prefix.rename(moved.prefix)
@@ -200,7 +196,6 @@ def test_a_moved_prefix_works(damageable: Compiler, compiler: Compiler, place: P
     assert (place / "here.o").read_bytes() != (place / "plain.o").read_bytes()
 
 
-@pytest.mark.either_compiler
 def test_standard_input_and_output(compiler: Compiler, place: Path) -> None:
     """What can be read but once is compiled plainly; what is written to standard output comes whole and once."""
 
@@ -223,7 +218,6 @@ def test_standard_input_and_output(compiler: Compiler, place: Path) -> None:
     assert output.replace("pipe.c", "lean.c") == plain_output.stdout
 
 
-@pytest.mark.either_compiler
 @pytest.mark.parametrize("source", ["bad.c", "warns.c", "missing.c"])
 @pytest.mark.parametrize("options", ["-Oz -c", "-Oz -c -Werror -Wall", "-Oz -c -Wall -fno-such-option", "-Oz -flto -c"])
 @pytest.mark.parametrize("strict", ["0", "1"])
@@ -236,7 +230,6 @@ def test_messages_and_status_are_the_compilers(
     assert (driver.returncode, driver.stdout, driver.stderr) == (plain.returncode, plain.stdout, plain.stderr)
 
 
-@pytest.mark.either_compiler
 def test_a_failed_link_is_reported_once(compiler: Compiler, place: Path) -> None:
     arguments = ["-Oz", "fat.c", "-o", "program"]
     driver, plain = compiler.run(arguments, place), compiler.plain(arguments, place)
@@ -282,14 +275,12 @@ def test_the_linker_is_configured(damageable: Compiler, place: Path, configured:
     assert (place / "made").read_bytes() == (place / "expected").read_bytes() != (place / "plain").read_bytes()
 
 
-@pytest.mark.either_compiler
 def test_a_second_build_gives_the_same_bytes(compiler: Compiler, place: Path) -> None:
     for name in ("first.o", "second.o"):
         assert compiler.run(["-Oz", "-g", "-c", "lean.c", "-o", name], place).returncode == 0
     assert (place / "first.o").read_bytes() == (place / "second.o").read_bytes()
 
 
-@pytest.mark.either_compiler
 def test_the_environment_does_not_change_the_policy(compiler: Compiler, place: Path) -> None:
     meddling = {
         "MLGO_INLINER_POLICY": "/no/such/policy",
@@ -305,7 +296,6 @@ def test_the_environment_does_not_change_the_policy(compiler: Compiler, place: P
     assert not (place / "log").exists()
 
 
-@pytest.mark.either_compiler
 def test_it_can_be_switched_off(compiler: Compiler, place: Path) -> None:
     assert compiler.plain(["-Oz", "-c", "lean.c", "-o", "plain.o"], place).returncode == 0
     for word, off in {"1": True, "Yes": True, "on": True, "0": False, "no": False, "FALSE": False, "": False}.items():
@@ -315,7 +305,6 @@ def test_it_can_be_switched_off(compiler: Compiler, place: Path) -> None:
     assert (result.returncode, result.stderr) == (1, "error: mlgo: MLGO_DISABLE: expected 1 or 0, found maybe\n")
 
 
-@pytest.mark.either_compiler
 @pytest.mark.parametrize("never_worse", ["0", "1"])
 @pytest.mark.parametrize(
     "option", ["-frecord-command-line", "-grecord-gcc-switches -g", "-MJ entry.json", "--config=./record.cfg"]
@@ -337,7 +326,6 @@ def test_a_recorded_command_line_is_the_users(compiler: Compiler, place: Path, o
     assert (place / "lean.o").read_bytes() != plain_object
 
 
-@pytest.mark.either_compiler
 def test_a_database_of_two_sources_is_the_users(compiler: Compiler, place: Path) -> None:
     databases = []
     for how in (compiler.plain, compiler.run):
@@ -346,7 +334,6 @@ def test_a_database_of_two_sources_is_the_users(compiler: Compiler, place: Path)
     assert databases[0] == databases[1]
 
 
-@pytest.mark.either_compiler
 def test_a_fragment_of_a_database_is_the_users(compiler: Compiler, place: Path) -> None:
     """clang chooses its name."""
     fragments = []
@@ -361,7 +348,6 @@ def test_a_fragment_of_a_database_is_the_users(compiler: Compiler, place: Path) 
     assert fragments[0] == fragments[1]
 
 
-@pytest.mark.either_compiler
 def test_debug_information_for_windows_has_the_users_command_line(compiler: Compiler, place: Path) -> None:
     for options, differs in {"-g": False, "-g -gno-codeview-command-line": True}.items():
         arguments = ["--target=x86_64-windows", *options.split(), "-Oz", "-c", "lean.c"]
@@ -370,14 +356,12 @@ def test_debug_information_for_windows_has_the_users_command_line(compiler: Comp
         assert (driver["lean.o"][8:] != plain["lean.o"][8:]) == differs
 
 
-@pytest.mark.either_compiler
 def test_a_folder_that_a_response_file_names_is_followed_by_its_other_words(compiler: Compiler, place: Path) -> None:
     (place / "rest.rsp").write_text("fragments -c")
     driver, plain = both(compiler, place, ["-gen-cdb-fragment-path", "@rest.rsp", "-Oz", "lean.c"])
     assert driver["lean.o"] == plain["lean.o"]
 
 
-@pytest.mark.either_compiler
 def test_info_tells_what_an_object_depends_on(damageable: Compiler, deployment: Deployment, place: Path) -> None:
     def info(**environment: str) -> str:
         result = damageable.run(["--mlgo-info"], place, environment)

@@ -19,8 +19,6 @@ from compiler_opt.llvm.elf import ElfFile
 from tests.deploy.conftest import Compiler, run
 from tests.deploy.sources import LEAN
 
-pytestmark = pytest.mark.either_compiler
-
 STRICT = {"MLGO_STRICT": "1"}
 COMPILE = ["-Oz", "-Werror", "-c", "lean.c"]
 

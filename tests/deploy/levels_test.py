@@ -12,9 +12,6 @@ from compiler_opt.llvm.toolchain import Toolchain
 from tests.deploy.conftest import Compiler, run
 from tests.deploy.sources import FAT, LEAN
 
-pytestmark = pytest.mark.either_compiler
-
-
 LARGE = LEAN + FAT.replace("return t +", f"{'t += g(t, k) * g(x, t); ' * 40} return t +")
 """At -O2, too, the policy inlines what the compiler does not."""
 

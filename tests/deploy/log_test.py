@@ -13,8 +13,6 @@ import pytest
 from tests.deploy.conftest import Compiler
 from tests.deploy.sources import FAT, LEAN
 
-pytestmark = pytest.mark.either_compiler
-
 DIFFERING = {
     name: number
     for number, line in enumerate(LEAN.splitlines(), 1)

@@ -7,8 +7,6 @@ import pytest
 from tests.deploy.conftest import Compiler, run
 from tests.deploy.sources import LEAN
 
-pytestmark = pytest.mark.either_compiler
-
 NAMES = [
     *("clang", "clang++", "cc", "c++", "g++", "x++", "anything", "clang-tot", "clang++-tot", "clang-g++", "cc-2024"),
     *("clang-cl", "clang-cpp", "cpp", "aarch64-linux-gnu-clang", "aarch64-linux-gnu-clang++-VERSION"),

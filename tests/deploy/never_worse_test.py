@@ -12,8 +12,6 @@ from compiler_opt.llvm.toolchain import Toolchain
 from tests.deploy.conftest import Compiler, run
 from tests.deploy.sources import FAT, LEAN
 
-pytestmark = pytest.mark.either_compiler
-
 NEVER_WORSE = {"MLGO_NEVER_WORSE": "1"}
 
 

@@ -19,8 +19,6 @@ from tests.deploy.conftest import Compiler, run
 from tests.deploy.driver_test import outputs
 from tests.deploy.sources import LEAN
 
-pytestmark = pytest.mark.either_compiler
-
 SWITCH = """
 extern void g0(void), g1(void), g2(void), g3(void), g4(int), g5(int, int);
 void act(int c) {

@@ -23,8 +23,6 @@ from tests.deploy.sources import LEAN
 from tests.regalloc_networks import random_network
 from tests.small_corpus import BUSY_SOURCES, make_busy_corpus
 
-pytestmark = pytest.mark.either_compiler
-
 SOURCE = LEAN + BUSY_SOURCES["mixed/both.c"]
 """Inlining decides about `area`; registers run short in the rest."""
 

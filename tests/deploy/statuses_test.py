@@ -12,8 +12,6 @@ import pytest
 from tests.deploy.conftest import Compiler, run
 from tests.deploy.sources import LEAN
 
-pytestmark = pytest.mark.either_compiler
-
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:

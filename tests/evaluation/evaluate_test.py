@@ -24,8 +24,6 @@ from compiler_opt.problems.inlining import PROBLEM as INLINING
 from compiler_opt.problems.linked_text import larger_copies, weighted_text_bytes
 from tests.small_corpus import make_corpus
 
-pytestmark = pytest.mark.either_compiler
-
 SETTINGS = EvaluationSettings(num_workers=2)
 
 SWITCH = """

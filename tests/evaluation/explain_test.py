@@ -18,8 +18,6 @@ from compiler_opt.problems import problem as problems
 from tests.inlining_networks import never_inline
 from tests.small_corpus import make_corpus, make_small_corpus
 
-pytestmark = pytest.mark.either_compiler
-
 PROBLEM = problems.load("inlining")
 SOURCE = "static int f(int x) { return x; }\nint g(int x) { return f(x); }\n"
 

@@ -27,8 +27,6 @@ from compiler_opt.problems.inlining import PROBLEM as INLINING
 from compiler_opt.spaces.native import native_blob
 from tests.real_observations import weights_for
 
-pytestmark = pytest.mark.either_compiler
-
 
 def _weights() -> NetworkWeights:
     return weights_for({name: np.arange(40) % (5 + index) for index, name in enumerate(FEATURES)}, hidden=(8,))

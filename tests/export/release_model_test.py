@@ -34,9 +34,9 @@ _ONE_COMPILER = pytest.mark.parametrize("clang_path", ["clang-22"], indirect=Tru
     ("clang_path", "own"),
     [
         pytest.param("clang-22", True, id="clang-22"),
+        pytest.param("clang-22", False, id="clang-22-gcc"),
         pytest.param("clang-19", False, id="clang-19-gcc"),
-        pytest.param("clang-22", False, id="clang-22-gcc", marks=pytest.mark.slow),
-        pytest.param("clang-19", True, id="clang-19", marks=pytest.mark.slow),
+        pytest.param("clang-19", True, id="clang-19"),
     ],
     indirect=["clang_path"],
 )

@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from compiler_opt.collect.rollout import DefaultPolicy, rollout
 from compiler_opt.llvm.advisors import ADVISORS, INLINING, REBUILT_DEFAULT, REGALLOC_EVICTION, mllvm
@@ -50,7 +49,6 @@ def test_development_options() -> None:
     assert with_model == [*options, "-mllvm", "-ml-inliner-model-under-training=model"]
 
 
-@pytest.mark.either_compiler
 def test_the_default_decision_is_rebuilt_from_its_cost(toolchain: Toolchain, tmp_path: Path) -> None:
     corpus = make_corpus(tmp_path, str(toolchain.clang), SOURCES)
     cost, threshold = REBUILT_DEFAULT

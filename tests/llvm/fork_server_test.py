@@ -88,6 +88,7 @@ def test_it_compiles_without_warnings(clang_path: str, tmp_path: Path) -> None:
         subprocess.run([*command, "-o", str(tmp_path / "library.so")], check=True)
 
 
+@pytest.mark.both_compilers
 @pytest.mark.parametrize("source", ["int f(int x) { return x + 1; }", "int f(int x) { return y; }"])
 def test_a_compiler_does_the_same(servers: ForkServers, clang_path: str, tmp_path: Path, source: str) -> None:
     path = tmp_path / "source.c"

@@ -198,6 +198,7 @@ int f(int n) { return loop(n) + loop(n + 1) + twice(n); }
 """
 
 
+@pytest.mark.both_compilers
 def test_a_real_compiler_answered_never_and_always(clang_path: str, tmp_path: Path) -> None:
     source, output = tmp_path / "a.c", tmp_path / "a.o"
     source.write_text(_PROGRAM)

@@ -75,6 +75,7 @@ def test_constants_with_addresses_need_relocations(
         assert ElfFile.read(library).sections["size"][section] == sizes.relocation_bytes
 
 
+@pytest.mark.both_compilers
 @pytest.mark.parametrize("target", TARGETS)
 def test_text_is_the_text_of_llvm_size_for_every_layout(clang_path: str, tmp_path: Path, target: str) -> None:
     output = compile_source(clang_path, tmp_path, f"--target={target}")
@@ -117,6 +118,7 @@ def test_better_is_smaller_without_more_code() -> None:
     assert not TextParts(101, 0, 0).is_better(before)
 
 
+@pytest.mark.both_compilers
 @pytest.mark.parametrize(
     "options", [(), ("-g",), ("-ffunction-sections",), ("-O0",), ("-fno-asynchronous-unwind-tables",)]
 )
@@ -142,6 +144,7 @@ def readobj(clang: str | Path, path: Path, option: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.both_compilers
 @pytest.mark.parametrize("target", TARGETS)
 def test_unwind_entries_belong_to_their_functions_and_groups(clang_path: str, tmp_path: Path, target: str) -> None:
     output = compile_source(clang_path, tmp_path, f"--target={target}", "-ffunction-sections")

@@ -23,6 +23,7 @@ NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}", fullmatch=True)
 VALUES = st.none() | st.from_regex(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,60}", fullmatch=True)
 
 
+@pytest.mark.both_compilers
 def test_what_a_compiler_has(clang_path: str) -> None:
     options = list_pass_options(Path(clang_path))
     assert len(options) > 2000

@@ -40,7 +40,6 @@ def _no_build(*arguments: object) -> bytes:
     raise AssertionError("built a second time")
 
 
-@pytest.mark.either_compiler
 def test_it_is_built_once(cache: Path, toolchain: Toolchain) -> None:
     path = PluginCache(cache, _no_build, _no_build).get(toolchain, INLINER)
     assert path.is_file()
@@ -61,7 +60,7 @@ def test_it_is_built_anew_for_other_sources(toolchain: Toolchain, tmp_path: Path
     assert len(paths) == 2
 
 
-@pytest.mark.either_compiler
+@pytest.mark.both_compilers
 def test_the_compiler_asks_it(cache: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     path = PluginCache(cache).get(toolchain, INLINER)
     source = tmp_path / "a.ll"
@@ -74,7 +73,6 @@ def test_the_compiler_asks_it(cache: Path, toolchain: Toolchain, tmp_path: Path)
     assert log.stat().st_size > 0
 
 
-@pytest.mark.either_compiler
 def test_into_a_file_of_ones_own(cache: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     """Our own sources are not compiled again."""
     built = PluginCache(cache).get(toolchain, INLINER)
@@ -85,7 +83,6 @@ def test_into_a_file_of_ones_own(cache: Path, toolchain: Toolchain, tmp_path: Pa
     assert sorted(cache.iterdir()) == before
 
 
-@pytest.mark.either_compiler
 def test_into_a_file_of_ones_own_where_nothing_can_be_kept(cache: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     built = PluginCache(cache).get(toolchain, INLINER)
     elsewhere = PluginCache(Path("/proc/cache"), lambda *_: built.with_suffix(".o").read_bytes())

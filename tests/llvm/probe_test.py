@@ -19,6 +19,7 @@ def wrapper(folder: Path, script: str) -> Path:
     return path
 
 
+@pytest.mark.both_compilers
 def test_inlining_tells_38_integers(toolchain: Toolchain) -> None:
     support = toolchain.problems["inlining"]
     assert support.interactive, support.reason
@@ -28,6 +29,7 @@ def test_inlining_tells_38_integers(toolchain: Toolchain) -> None:
     assert support.advice is not None and support.advice.dtype == np.dtype("i8")
 
 
+@pytest.mark.both_compilers
 def test_eviction_tells_a_mask_of_33_positions(toolchain: Toolchain) -> None:
     support = toolchain.problems["regalloc_eviction"]
     assert support.interactive, support.reason
@@ -37,6 +39,7 @@ def test_eviction_tells_a_mask_of_33_positions(toolchain: Toolchain) -> None:
     assert shapes["progress"] == (1,)
 
 
+@pytest.mark.both_compilers
 def test_priority_is_a_float(toolchain: Toolchain) -> None:
     support = toolchain.problems["regalloc_priority"]
     assert support.interactive, support.reason
@@ -44,15 +47,18 @@ def test_priority_is_a_float(toolchain: Toolchain) -> None:
     assert support.advice is not None and support.advice.dtype == np.dtype("f4")
 
 
+@pytest.mark.both_compilers
 def test_the_default_decision_lands_in_the_wrong_slot_before_22(toolchain: Toolchain) -> None:
     # The versions as Debian packages them; the probe itself looks at no version.
     assert toolchain.problems["inlining"].default_in_callee_slot == (toolchain.version[0] == 19)
 
 
+@pytest.mark.both_compilers
 def test_no_development_mode_in_a_stock_compiler(toolchain: Toolchain) -> None:
     assert not toolchain.development_mode
 
 
+@pytest.mark.both_compilers
 def test_pass_plugins(clang_path: str, tmp_path: Path) -> None:
     assert Prober(Path(clang_path), tmp_path).accepts_pass_plugins()
 

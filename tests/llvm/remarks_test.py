@@ -114,6 +114,7 @@ def _scalar(name: str) -> bytes:
     return (name if plain else "'" + name.replace("'", "''") + "'").encode()
 
 
+@pytest.mark.both_compilers
 def test_as_many_as_a_real_compiler_decides(clang_path: str, tmp_path: Path) -> None:
     source, bitcode, output = tmp_path / "a.cc", tmp_path / "a.bc", tmp_path / "r.yaml"
     source.write_text(
@@ -211,6 +212,7 @@ def test_nothing_but_a_protocol_error_comes_of_damaged_costs(text: bytes) -> Non
     assert all(cost.spills >= 0 for cost in costs.values())
 
 
+@pytest.mark.both_compilers
 def test_the_compiler_names_its_functions(clang_path: str, tmp_path: Path) -> None:
     source = tmp_path / "busy.c"
     # With debug information a remark says where it is about.

@@ -56,6 +56,7 @@ def _python(code: str, boxed: Sandbox | None) -> processes.ProcessResult:
     return processes.run([_PYTHON, "-c", textwrap.dedent(code)], sandbox=boxed)
 
 
+@pytest.mark.both_compilers
 def test_a_compiler_writes_to_its_folder_only(
     boxed: Sandbox, starter: str, clang_path: str, scratch: Path, tmp_path: Path
 ) -> None:

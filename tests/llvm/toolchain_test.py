@@ -105,6 +105,7 @@ def test_not_even_a_program(tmp_path: Path) -> None:
     assert str(program) in message_of(program)
 
 
+@pytest.mark.both_compilers
 def test_version_and_target(toolchain: Toolchain) -> None:
     assert toolchain.clang.name == f"clang-{toolchain.version[0]}"
     assert "clang version" in toolchain.version_text
@@ -116,6 +117,7 @@ def test_version_and_target(toolchain: Toolchain) -> None:
     }
 
 
+@pytest.mark.both_compilers
 def test_finds_every_tool_of_the_same_version(toolchain: Toolchain) -> None:
     assert set(toolchain.tools) == set(TOOL_PACKAGES)
     for name in TOOL_PACKAGES:

@@ -150,6 +150,7 @@ def _decisions(toolchain: Toolchain, source: Path) -> list[tuple[str, str, dict[
     ]
 
 
+@pytest.mark.both_compilers
 def test_values_are_those_of_the_source(toolchain: Toolchain, source: Path) -> None:
     decisions = _decisions(toolchain, source)
     assert [(caller, callee) for caller, callee, _ in decisions] == [(caller, callee) for caller, callee, _ in _CALLS]
@@ -162,6 +163,7 @@ def test_values_are_those_of_the_source(toolchain: Toolchain, source: Path) -> N
     assert _decisions(toolchain, source) == decisions
 
 
+@pytest.mark.both_compilers
 def test_the_default_decision_is_a_feature(toolchain: Toolchain, source: Path) -> None:
     log = source.with_suffix(".log")
     result = _compile(toolchain, source, environment(policy=None, log=log, log_features=("default_decision",)))
@@ -272,6 +274,7 @@ def test_an_unknown_feature_is_named(toolchain: Toolchain, source: Path) -> None
     assert "MLGO_INLINER_LOG_FEATURES: expected features of the plugin, found phase_of_moon" in result.stderr
 
 
+@pytest.mark.both_compilers
 def test_llvms_features_are_still_checked(toolchain: Toolchain, tmp_path: Path) -> None:
     extended = with_plugin_features(toolchain, _NAMES)
     command = [str(toolchain.clang), "-std=c++20", "-O2", "-x", "c++", str(PROBE_SOURCE), "-c", "-o"]

@@ -105,6 +105,7 @@ def test_without_decisions_the_base_decides(compiler: _Compiler, learned: Binary
             assert not any(_replayed(result)) and _sites(result) == _sites(plain)
 
 
+@pytest.mark.both_compilers
 def test_any_decisions_can_be_replayed(compiler: _Compiler, learned: BinaryPolicy) -> None:
     """Those of policies that decide over the channel, which has no bodies."""
     default = DefaultPolicy(PROBLEM)

@@ -11,8 +11,6 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.spaces.native import native_blob
 from tests.deploy.sources import save_policy
 
-pytestmark = pytest.mark.either_compiler
-
 SOURCE = """
 int show(char *, int);
 static int helper(int kind, int x) {

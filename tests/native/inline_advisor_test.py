@@ -30,6 +30,7 @@ def _calls(trajectory: Trajectory) -> list[tuple[str, str, bool]]:
     return [(sites.functions[caller], sites.functions[callee], inlined) for caller, callee, inlined in columns]
 
 
+@pytest.mark.both_compilers
 def test_features_are_those_of_llvms_advisor(toolchain: Toolchain, tmp_path: Path) -> None:
     sources = {"awkward/code.cpp": PROBE_SOURCE.read_text()}
     module = make_corpus(tmp_path, str(toolchain.clang), sources, options=["-std=c++20"]).modules[0]
@@ -96,6 +97,7 @@ int caller(int x) {
 """Once `hang` is inlined, what follows it cannot be reached any more."""
 
 
+@pytest.mark.both_compilers
 def test_blocks_that_become_unreachable_are_counted_as_llvm_counts_them(toolchain: Toolchain, tmp_path: Path) -> None:
     module = make_corpus(tmp_path, str(toolchain.clang), {"p/a.c": _NEVER_RETURNS}).modules[0]
     blocks = []
@@ -148,6 +150,7 @@ def test_a_module_stops_growing(toolchain: Toolchain, tmp_path: Path) -> None:
     assert lengths[0] == lengths[1] and 5 < lengths[0] < 30
 
 
+@pytest.mark.both_compilers
 def test_cost_options_change_the_estimate_as_in_llvm(toolchain: Toolchain, tmp_path: Path) -> None:
     option = "-inline-asm-instr-cost=35"
     if toolchain.version[0] < 22:
@@ -184,6 +187,7 @@ int caller(const int *from, int x) {
 """
 
 
+@pytest.mark.both_compilers
 @pytest.mark.parametrize("level", ["Oz", "O2"])
 def test_the_costs_of_loads_and_of_last_calls_are_llvms(level: str, toolchain: Toolchain, tmp_path: Path) -> None:
     """Where the estimate is a sum of features, and where it is not."""

@@ -118,6 +118,7 @@ def test_it_compiles_without_warnings(cpp: str, toolchain: Toolchain, tmp_path: 
     )
 
 
+@pytest.mark.both_compilers
 def test_default_decisions_give_the_plain_object(compiler: _Compiler, toolchain: Toolchain) -> None:
     log = compiler.output.with_name("log")
     made, said = compiler.run({"MLGO_INLINER_MODE": "default", "MLGO_INLINER_LOG": str(log)})
@@ -131,6 +132,7 @@ def test_default_decisions_give_the_plain_object(compiler: _Compiler, toolchain:
     assert set(names) == {"choose", "one"}
 
 
+@pytest.mark.both_compilers
 def test_a_policy_decides_as_in_python(compiler: _Compiler, toolchain: Toolchain, tmp_path: Path) -> None:
     features = toolchain.problems["inlining"].features
     log = tmp_path / "log"
@@ -282,6 +284,7 @@ def test_a_log_larger_than_the_buffer_is_complete(
     assert len(read.advice) >= 4400
 
 
+@pytest.mark.both_compilers
 def test_it_decides_in_a_linker(toolchain: Toolchain, library: Path, tmp_path: Path) -> None:
     features = toolchain.problems["inlining"].features
     parts = {"a": _SOURCE, "b": "int get(int x) { return x; } int five(int); int main(void) { return five(4); }"}

@@ -19,8 +19,6 @@ from tests.native import sanitized
 from tests.regalloc_networks import random_network
 from tests.small_corpus import BUSY_SOURCES, make_busy_corpus
 
-pytestmark = pytest.mark.either_compiler
-
 _NUM_MODULES = 6
 
 

@@ -93,6 +93,7 @@ def test_gcc_compiles_it_without_warnings(toolchain: Toolchain) -> None:
     subprocess.run([gcc, *flags, "-isystem", str(toolchain.plugin_headers), source], check=True)
 
 
+@pytest.mark.both_compilers
 @pytest.mark.parametrize("target", ["aarch64-linux-gnu", "riscv64-linux-gnu"])
 def test_another_layout_of_member_pointers_is_refused(target: str, toolchain: Toolchain) -> None:
     """In one line that says so, even where the target's headers are missing."""
@@ -104,6 +105,7 @@ def test_another_layout_of_member_pointers_is_refused(target: str, toolchain: To
     assert "the register-allocation plugin needs x86-64" in errors[0]
 
 
+@pytest.mark.both_compilers
 def test_reported_default_decisions_give_the_plain_object(
     problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path
 ) -> None:
@@ -118,6 +120,7 @@ def test_reported_default_decisions_give_the_plain_object(
     assert any(differs)
 
 
+@pytest.mark.both_compilers
 def test_other_decisions_give_the_object_of_llvms_channel(
     problem: Problem, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
 ) -> None:
@@ -172,6 +175,7 @@ def test_it_writes_a_log(problem: Problem, corpus: Corpus, toolchain: Toolchain,
     assert output.read_bytes() == _compiled(corpus.modules[0], None, problem, toolchain, tmp_path)
 
 
+@pytest.mark.both_compilers
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_policy_decides_in_the_compiler_as_it_does_over_the_channel(
     seed: int, problem: Problem, corpus: Corpus, toolchain: Toolchain, tmp_path: Path

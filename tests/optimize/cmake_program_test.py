@@ -15,8 +15,6 @@ from compiler_opt.optimize.program import EMBED_BITCODE, Compilers, Kind, Varian
 from compiler_opt.optimize.results import measure
 from tests.small_project import configure, make_small_project
 
-pytestmark = pytest.mark.either_compiler
-
 
 @pytest.fixture(params=["Ninja", "Unix Makefiles", "Ninja Multi-Config"])
 def build_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path:

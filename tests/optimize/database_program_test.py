@@ -14,8 +14,6 @@ from compiler_opt.optimize.program import EMBED_BITCODE, Compilers, Kind, Varian
 from compiler_opt.optimize.results import measure
 from tests.small_project import make_small_project
 
-pytestmark = pytest.mark.either_compiler
-
 LINKS = (
     "ar rcs lib/libshapes.a obj/area.o obj/edge.o obj/list.o",
     "g++ -flto obj/draw.o -Llib -lshapes -o draw -Wl,-s",

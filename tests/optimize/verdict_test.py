@@ -22,8 +22,6 @@ from compiler_opt.rl.pipeline import PipelineSettings
 from tests.inlining_networks import never_inline
 from tests.small_project import configure
 
-pytestmark = pytest.mark.either_compiler
-
 SOURCES = {
     # As a logger that skips its own frame to name its caller: right only if `caller` is inlined, as it is by default.
     "frames.cpp": """

@@ -49,7 +49,6 @@ def test_options_that_change_no_code_for_this_target_are_left_out(name: str) -> 
     assert candidates([option(name, FLAG, "0")], ["riscv"]) == []
 
 
-@pytest.mark.either_compiler
 def test_of_a_real_compiler(toolchain: Toolchain) -> None:
     options = list_pass_options(toolchain.clang)
     prefixes = other_target_prefixes(toolchain.clang, toolchain.target)

@@ -29,8 +29,6 @@ from compiler_opt.progress_bar import progress_bar
 from tests import programs
 from tests.small_corpus import make_small_corpus
 
-pytestmark = pytest.mark.either_compiler
-
 NOTHING, UNKNOWN = "-enable-load-pre=true", "-no-such-option=true"
 FAST, TWO = "-regalloc=fast", "-regalloc=fast -enable-load-pre=false"
 

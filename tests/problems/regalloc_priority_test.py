@@ -94,6 +94,7 @@ def _compile(policy: Policy | None, busy: Corpus, toolchain: Toolchain, director
     return result, kept.read_bytes()
 
 
+@pytest.mark.both_compilers
 def test_compilers_truncate_advice_and_take_the_highest_first(
     busy: Corpus, toolchain: Toolchain, tmp_path: Path
 ) -> None:

@@ -1,7 +1,6 @@
 """The plugin's features from the command line, at smoke size: trace, cloning, training, evaluation, forms."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -39,13 +38,6 @@ def run(program: str, *arguments: str, status: int = 0) -> str:
         return result.stdout
     (line,) = (line for line in result.stderr.splitlines() if line.startswith("error: "))
     return line
-
-
-@pytest.fixture(params=["clang-19", pytest.param("clang-22", marks=pytest.mark.slow)], scope="module")
-def clang_path(request: pytest.FixtureRequest) -> str:
-    path = shutil.which(request.param)
-    assert path is not None, f"{request.param} is not installed; ./run_tests.sh installs what the tests need"
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,7 @@
 import dataclasses
 
+import pytest
+
 from compiler_opt.llvm.probe import ProblemSupport
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.tools.diagnosis import compiles_cpp, diagnose, report
@@ -10,6 +12,7 @@ def without_tools(toolchain: Toolchain, *names: str) -> Toolchain:
     return dataclasses.replace(toolchain, tools=kept)
 
 
+@pytest.mark.both_compilers
 def test_the_tested_compilers_lack_nothing_essential(toolchain: Toolchain) -> None:
     findings = diagnose(toolchain)
     assert not [finding for finding in findings if finding.essential]
@@ -20,6 +23,7 @@ def test_the_tested_compilers_lack_nothing_essential(toolchain: Toolchain) -> No
     assert text.count("  yes          no           no ") == 3
 
 
+@pytest.mark.both_compilers
 def test_the_report_shows_the_known_bug(toolchain: Toolchain) -> None:
     text = report(toolchain, [])
     assert ("overwrites callee_basic_block_count" in text) == toolchain.problems["inlining"].default_in_callee_slot

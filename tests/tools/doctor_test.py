@@ -22,7 +22,6 @@ def doctor(way: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-@pytest.mark.either_compiler
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_to_start_it(way: str, clang_path: str) -> None:
     result = doctor(way, "--clang_path", clang_path)

@@ -166,7 +166,6 @@ def test_a_policy_that_was_trained_with_forbidden_flags(
     assert "trained: was trained with flags that cannot be used: problem_config.flags_to_add: '-load'" in result.stderr
 
 
-@pytest.mark.either_compiler
 def test_a_model_that_is_built_into_the_compiler(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
     """The compiler accepts `release` without a channel, and then inlines nothing."""
     arguments = [f"--data_path={corpus.root}", "--policy_path=embedded", f"--output_path={tmp_path / 'output'}"]
@@ -191,7 +190,6 @@ def test_a_model_that_is_built_into_the_compiler(corpus: Corpus, clang_path: str
     assert totals["embedded"]["num_failures"] == 0
 
 
-@pytest.mark.either_compiler
 def test_mistakes_are_one_line(corpus: Corpus, clang_path: str, policy_path: Path, tmp_path: Path) -> None:
     good = {
         "data_path": corpus.root,
@@ -220,7 +218,6 @@ def test_mistakes_are_one_line(corpus: Corpus, clang_path: str, policy_path: Pat
     assert list((tmp_path).glob("output/*")) == []
 
 
-@pytest.mark.either_compiler
 def test_a_policy_for_other_features_is_refused(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
     policy = save_policy(tmp_path / "policy", "number_of_moons")
     result = run(

@@ -21,8 +21,6 @@ from compiler_opt.rl.trace_files import Trace, TraceBatch
 from tests import programs
 from tests.small_corpus import make_small_corpus
 
-pytestmark = pytest.mark.either_compiler
-
 _INLINING = problems.load("inlining")
 
 

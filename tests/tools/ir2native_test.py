@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from compiler_opt.llvm.toolchain import probe
 from tests import programs
 from tests.cost_models.ir2native.samples import corpus_of
@@ -13,7 +11,6 @@ TRAIN, EVALUATE = "compiler_opt/tools/train_ir2native.py", "compiler_opt/tools/e
 QUICK = ("--trees=5", "--epochs=2", "--folds=2", "--num_workers=1")
 
 
-@pytest.mark.either_compiler
 def test_train_and_evaluate(clang_path: str, tmp_path: Path) -> None:
     corpus_of(tmp_path / "train", clang_path)
     other = corpus_of(tmp_path / "held", clang_path)

@@ -22,8 +22,6 @@ from tests.deploy.sources import save_policy
 from tests.inlining_networks import never_inline
 from tests.small_corpus import make_small_corpus
 
-pytestmark = pytest.mark.either_compiler
-
 
 @pytest.fixture(scope="module")
 def corpus(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Corpus:

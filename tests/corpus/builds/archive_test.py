@@ -11,8 +11,6 @@ from compiler_opt.corpus.making.extract import extract
 from compiler_opt.errors import CorpusError, ProtocolError
 from tests.corpus.builds.conftest import OBJECTS
 
-pytestmark = pytest.mark.either_compiler
-
 
 def archived(clang_path: str, tree: Path, target: Path, *objects: str, flags: str = "qcS", style: str = "gnu") -> Path:
     archiver = Path(clang_path).resolve().with_name("llvm-ar")

@@ -10,8 +10,6 @@ from compiler_opt.corpus.builds.bazel_aquery import objects_of_aquery
 from compiler_opt.errors import CorpusError
 from tests.corpus.builds.archive_test import archived
 
-pytestmark = pytest.mark.either_compiler
-
 # As Bazel prints it: a program of main.o and of a library with b.o and a.o; two sets of files share a third.
 FRAGMENTS = [
     {"id": 1, "label": "lib"},

@@ -11,8 +11,6 @@ from compiler_opt.errors import CorpusError
 from tests.corpus.builds.archive_test import archived
 from tests.corpus.builds.conftest import OBJECTS
 
-pytestmark = pytest.mark.either_compiler
-
 
 def test_objects_are_found_whatever_they_are_called(clang_path: str, tree: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"

@@ -10,8 +10,6 @@ from compiler_opt.corpus.builds.params import objects_of_params, parse
 from compiler_opt.errors import CorpusError
 from tests.corpus.builds.archive_test import archived
 
-pytestmark = pytest.mark.either_compiler
-
 
 def names(objects: tuple[ObjectFile, ...]) -> list[str]:
     return [item.name for item in objects]

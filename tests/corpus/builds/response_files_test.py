@@ -35,7 +35,6 @@ PIECES = [
 ENCODINGS = {"utf-8": b"", "utf-8-sig": b"", "utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
 
 
-@pytest.mark.either_compiler
 def test_generated_files_are_split_as_by_clang(clang_path: str, tmp_path: Path) -> None:
     """Of 1,000 files: clang takes what is no option for an input, and reports each as missing, except empty ones."""
     random_ = random.Random(3)

@@ -14,8 +14,6 @@ from compiler_opt.corpus.making.extract import BITCODE_SECTION, COMMAND_SECTION,
 from compiler_opt.errors import CorpusError, ProtocolError
 from compiler_opt.llvm.elf import ElfFile
 
-pytestmark = pytest.mark.either_compiler
-
 _SECTION_HEADER_BYTES = 64
 _OFFSET, _SIZE, _NAME, _LINK = 24, 32, 0, 40
 """Offsets of fields in the section headers of 64-bit ELF."""

@@ -17,8 +17,6 @@ from compiler_opt.corpus.making.extract import extract
 from compiler_opt.corpus.making.writing import MadeCorpus
 from compiler_opt.errors import CorpusError, OutputError
 
-pytestmark = pytest.mark.either_compiler
-
 SOURCES = {
     "lib/list.c": "int length(const char *s) { int n = 0; while (*s++) n++; return n; }\n",
     "lib/sum.cc": "template <class T> T add(T a, T b) { return a + b; }\nint sum(int a, int b) { return add(a, b); }\n",

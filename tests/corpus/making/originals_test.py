@@ -16,8 +16,6 @@ from tests.corpus.builds.conftest import OBJECTS
 from tests.corpus.builds.conftest import tree_fixture as tree_fixture
 from tests.corpus.making.thinlto_test import compile_for_lto, run
 
-pytestmark = pytest.mark.either_compiler
-
 KEEP = ["-Wl,--save-temps=import", "-Wl,--save-temps=prelink", "-Wl,--thinlto-emit-index-files"]
 
 

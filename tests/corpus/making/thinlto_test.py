@@ -65,6 +65,7 @@ def recompiled(corpus: Corpus, clang_path: str, folder: Path) -> dict[str, bytes
     return objects
 
 
+@pytest.mark.both_compilers
 def test_a_distributed_build_is_rebuilt(distributed: Path, clang_path: str, tmp_path: Path) -> None:
     objects = objects_of_directory(distributed / "native").objects
     extraction = extract(objects, tmp_path / "corpus", thinlto_base=distributed)

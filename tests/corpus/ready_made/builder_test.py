@@ -89,6 +89,7 @@ def test_each_split_is_a_corpus(known: Manifest, clang_path: str, tmp_path: Path
     assert sorted(path.name for path in (tmp_path / "corpora").iterdir()) == ["held_out", "train"]
 
 
+@pytest.mark.both_compilers
 def test_a_module_compiles_to_what_the_plain_compiler_makes(known: Manifest, clang_path: str, tmp_path: Path) -> None:
     module = Corpus.load(build(known, clang_path, tmp_path)["held_out"]).by_name["blue/lib/one.c.o"]
     again = tmp_path / "again.o"
@@ -101,7 +102,6 @@ def test_a_module_compiles_to_what_the_plain_compiler_makes(known: Manifest, cla
     assert again.read_bytes() == (tmp_path / "plain.o").read_bytes()
 
 
-@pytest.mark.either_compiler
 def test_the_corpus_does_not_depend_on_its_folder(known: Manifest, clang_path: str, tmp_path: Path) -> None:
     one = build(known, clang_path, tmp_path, "one")["train"]
     two = build(known, clang_path, tmp_path, "two/deeper", num_workers=1)["train"]
@@ -110,7 +110,6 @@ def test_the_corpus_does_not_depend_on_its_folder(known: Manifest, clang_path: s
     assert all((one / file).read_bytes() == (two / file).read_bytes() for file in files)
 
 
-@pytest.mark.either_compiler
 def test_what_is_complete_is_kept_and_what_changed_is_made_again(
     known: Manifest, clang_path: str, tmp_path: Path
 ) -> None:
@@ -135,7 +134,6 @@ def test_another_compiler_makes_all_again(known: Manifest, tmp_path: Path) -> No
     assert (Corpus.load(corpora["train"]).compiler_version() or (0,))[0] == 19
 
 
-@pytest.mark.either_compiler
 def test_a_source_that_does_not_compile_is_named(known: Manifest, clang_path: str, tmp_path: Path, cache: Path) -> None:
     broken = make_project("green", cache, {**FILES, "lib/two.cc": "int f( {\n"})
     with pytest.raises(
@@ -151,7 +149,6 @@ class _StoppedError(Exception):
     """Interrupts a build."""
 
 
-@pytest.mark.either_compiler
 def test_what_was_compiled_before_an_end_is_kept_and_makes_the_same_corpus(
     known: Manifest, clang_path: str, tmp_path: Path
 ) -> None:
@@ -207,7 +204,6 @@ def test_files_that_a_loss_of_power_emptied_are_made_again(lost: bytes, known: M
     assert len(Corpus.load(corpora["train"]).modules) == 4
 
 
-@pytest.mark.either_compiler
 def test_the_plan_is_announced_before_the_build(known: Manifest, clang_path: str, tmp_path: Path, cache: Path) -> None:
     sizes = {"red": (100, 3), "green": (20, 4), "blue": (3, 5)}
     projects = {
@@ -243,7 +239,6 @@ def _tell(plan: builder.Plan) -> None:
     raise _ToldError
 
 
-@pytest.mark.either_compiler
 def test_too_little_space_is_reported_before_the_build(known: Manifest, clang_path: str, tmp_path: Path) -> None:
     blue = msgspec.structs.replace(known.projects["blue"], measured=Measured(2, 1 << 60))
     with pytest.raises(OutputError, match=r"1152921504607 MB are needed, \d+ MB are free; free some space") as error:
@@ -252,7 +247,6 @@ def test_too_little_space_is_reported_before_the_build(known: Manifest, clang_pa
     assert not (tmp_path / "corpora").exists()
 
 
-@pytest.mark.either_compiler
 def test_one_process_at_a_time_works_in_a_folder(known: Manifest, clang_path: str, tmp_path: Path) -> None:
     with (
         exclusive_directory(tmp_path / "corpora", "--output_dir"),
@@ -262,7 +256,6 @@ def test_one_process_at_a_time_works_in_a_folder(known: Manifest, clang_path: st
     build(known, clang_path, tmp_path)
 
 
-@pytest.mark.either_compiler
 def test_projects_of_one_archive_share_it(clang_path: str, tmp_path: Path, cache: Path) -> None:
     """For each project, only the files below its root are unpacked."""
     red = make_project("red", cache, {"a/lib/one.c": "int a;", "a/config.h.in": "", "b/lib/one.c": "int b;", "c.c": ""})
@@ -277,7 +270,6 @@ def test_projects_of_one_archive_share_it(clang_path: str, tmp_path: Path, cache
     assert archives_of(plans[0].projects) == [red.archive]
 
 
-@pytest.mark.either_compiler
 def test_missing_sources_are_named(known: Manifest, clang_path: str, tmp_path: Path) -> None:
     for changes, message in (
         ({"sources": ("*.rs",)}, "no file of its archive matches 'sources'"),
@@ -288,7 +280,6 @@ def test_missing_sources_are_named(known: Manifest, clang_path: str, tmp_path: P
             build(Manifest({**known.projects, "blue": wrong}, known.sets), clang_path, tmp_path)
 
 
-@pytest.mark.either_compiler
 def test_the_users_own_files_are_safe(known: Manifest, clang_path: str, tmp_path: Path) -> None:
     precious = tmp_path / "corpora" / "train" / "red" / "thesis.txt"
     precious.parent.mkdir(parents=True)
@@ -321,7 +312,6 @@ class _WithoutHeaders(Target):
         del clang
 
 
-@pytest.mark.either_compiler
 def test_an_output_that_cannot_be_made(known: Manifest, clang_path: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot be written"):

@@ -17,6 +17,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from tests.cost_models.ir2native.samples import make_module
 
 
+@pytest.mark.both_compilers
 def test_counts_are_those_of_llvm(toolchain: Toolchain, tmp_path: Path) -> None:
     module = make_module(tmp_path, str(toolchain.clang))
     inlined = Inliner(toolchain).run(module, tmp_path)
@@ -43,6 +44,7 @@ def test_counts_are_those_of_llvm(toolchain: Toolchain, tmp_path: Path) -> None:
     assert found["_Z6choosei"]["fn.minsize"] == 1 and inlined.cpu_s > 0
 
 
+@pytest.mark.both_compilers
 def test_the_prefix_is_that_of_the_level(toolchain: Toolchain, tmp_path: Path) -> None:
     module = make_module(tmp_path, str(toolchain.clang), "O2")
     assert "fn.minsize" not in module_features(Inliner(toolchain).run(module, tmp_path))["_Z6choosei"]

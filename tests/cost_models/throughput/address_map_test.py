@@ -36,6 +36,7 @@ def disassembly(clang: str, path: Path) -> dict[str, list[tuple[bytes, str]]]:
     return result
 
 
+@pytest.mark.both_compilers
 @pytest.mark.parametrize("options", [(), ("-ffunction-sections",)], ids=["one section", "several sections"])
 def test_blocks_are_what_objdump_shows(
     options: tuple[str, ...], clang_path: str, toolchain: Toolchain, tmp_path: Path

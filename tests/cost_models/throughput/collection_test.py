@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from compiler_opt.array_files import save_arrays
 from compiler_opt.corpus.description import Corpus
@@ -61,7 +60,6 @@ def test_sample() -> None:
     assert drawn != sample(blocks, 10, seed=2)
 
 
-@pytest.mark.either_compiler
 def test_parts_are_all_blocks_of_the_modules_once(toolchain: Toolchain, clang_path: str, tmp_path: Path) -> None:
     corpus = make_corpus(tmp_path, clang_path, SOURCES, level="O2")
     collector = Collector(tmp_path / "blocks", Labeller(toolchain))
@@ -107,7 +105,6 @@ def test_files_of_earlier_versions_are_found(tmp_path: Path) -> None:
     assert [(each.code, each.labels) for each in labelled] == [(b"\xc3", {"llvm-mca 22.1.0 skylake": 0.5})]
 
 
-@pytest.mark.either_compiler
 def test_a_module_that_cannot_be_compiled_has_a_reason(toolchain: Toolchain, clang_path: str, tmp_path: Path) -> None:
     corpus = make_corpus(tmp_path, clang_path, SOURCES, level="O2")
     first, second, *_ = corpus.modules
@@ -120,7 +117,6 @@ def test_a_module_that_cannot_be_compiled_has_a_reason(toolchain: Toolchain, cla
     assert parts[2].failure is None and parts[2].blocks
 
 
-@pytest.mark.either_compiler
 def test_modules_for_other_processors_have_a_reason(toolchain: Toolchain, clang_path: str, tmp_path: Path) -> None:
     make_corpus(
         tmp_path, clang_path, {"p/a.c": "int f(int x) { return x + 1; }"}, options=["--target=aarch64-linux-gnu"]

@@ -39,6 +39,7 @@ def alone(code: bytes, toolchain: Toolchain, folder: Path) -> float:
     return float(json.loads(output)["CodeRegions"][0]["SummaryView"]["TotalCycles"] / 20)
 
 
+@pytest.mark.both_compilers
 def test_a_batch_gives_what_one_process_for_each_block_gives(toolchain: Toolchain, tmp_path: Path) -> None:
     labeller = Labeller(toolchain)
     labeller.check()
@@ -54,7 +55,6 @@ def test_bytes_that_are_no_instructions_get_no_label(toolchain: Toolchain) -> No
             assert labeller.label([*CODES[:place], bad, *CODES[place:]]) == [*good[:place], None, *good[place:]]
 
 
-@pytest.mark.either_compiler
 def test_a_line_that_kills_a_batch_costs_only_its_own_label(toolchain: Toolchain, tmp_path: Path) -> None:
     labeller = Labeller(toolchain)
     texts = [text or "" for text in disassemble(CODES, toolchain, tmp_path)]
@@ -65,14 +65,12 @@ def test_a_line_that_kills_a_batch_costs_only_its_own_label(toolchain: Toolchain
         assert labeller._cycles(mixed, tmp_path) == [*good[:place], None, *good[place:]]
 
 
-@pytest.mark.either_compiler
 def test_a_call_costs_what_it_costs_here(toolchain: Toolchain) -> None:
     # By default llvm-mca gives a call 100 cycles, which 20 runs of the block would share.
     (call,) = Labeller(toolchain).label([bytes.fromhex("e800000000")])
     assert call is not None and call < 4
 
 
-@pytest.mark.either_compiler
 def test_the_users_mistakes(toolchain: Toolchain) -> None:
     with pytest.raises(ConfigError, match="--cpu=native: labels would depend on this machine"):
         Labeller(toolchain, "native").check()

@@ -115,6 +115,7 @@ def test_a_missing_feature_is_named() -> None:
         DefaultEviction().start(Header(_HEADER.features[:-1], _HEADER.advice), 0)
 
 
+@pytest.mark.both_compilers
 def test_the_rebuilt_default_compiles_to_the_same_object(busy: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     """In functions whose weights are all known; those called `sum...` have infinite ones."""
     num_decisions = 0
