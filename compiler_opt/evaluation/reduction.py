@@ -4,17 +4,49 @@ The effect is a failure of the compiler, or a score that rises. Few decisions ma
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from compiler_opt.collect.rollout import Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
 from compiler_opt.evaluation.minimiser import minimised
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.changed_decisions import ChangedDecision, ChangedDecisionsPolicy, RecordingPolicy
-from compiler_opt.policies.policy import FeaturePolicy, Policy
+from compiler_opt.llvm.training_log import Header
+from compiler_opt.policies.decisions import Advice, Decisions, OverridingPolicy, Site
+from compiler_opt.policies.policy import Decider, DeciderByFunction, FeaturePolicy, Policy
 from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.spaces.masked_categorical import MaskedCategorical
+
+
+class RecordingPolicy(Policy):
+    """Decides as a policy, and notes where the default differs; also if the compilation fails.
+
+    Attributes:
+      changes: of the last compilation in this process, in the order of decisions.
+      defaults: what the default would have decided in their places.
+      num_decisions: of it, in all.
+    """
+
+    def __init__(self, policy: Policy, default: Policy):
+        self.name = policy.name
+        self.changes: dict[Site, Advice] = {}
+        self.defaults: dict[Site, Advice] = {}
+        self.num_decisions = 0
+        self._policy, self._default = policy, default
+
+    def start(self, header: Header, seed: int) -> Decider:
+        self.changes, self.defaults, self.num_decisions = {}, {}, 0
+        policy, default = self._policy.start(header, seed), self._default.start(header, seed)
+
+        def decide(function: str, ordinal: int, observation: bytes) -> Advice:
+            advice, by_default = policy(observation), default(observation)
+            self.num_decisions += 1
+            if advice != by_default:
+                site = Site.in_function(function, ordinal)
+                self.changes[site], self.defaults[site] = advice, by_default
+            return advice
+
+        return DeciderByFunction(decide, (policy, default))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,13 +76,15 @@ class Reduction:
     Attributes:
       effect: of all changes.
       changes: that are left.
+      defaults: what the default decides in their places, where it differs.
       remaining: their effect.
       num_compiles: how many compilations it took.
       is_minimal: whether no change that is left could be left out alone; False if the compilations were used up.
     """
 
     effect: Outcome
-    changes: tuple[ChangedDecision, ...]
+    changes: Mapping[Site, Advice]
+    defaults: Mapping[Site, Advice]
     remaining: Outcome
     num_compiles: int
     is_minimal: bool
@@ -87,21 +121,19 @@ class Reducer:
         self._context = problem.objective.project_context([plain.measurement])
         self._baseline = problem.score(plain.measurement, self._context)
 
-    def record(self, policy: Policy, seed: int = 0) -> tuple[list[ChangedDecision], int]:
-        """The decisions of a policy that differ from the default's, until it fails; and how many it has taken."""
+    def record(self, policy: Policy, seed: int = 0) -> RecordingPolicy:
+        """The decisions of a policy that differ from the default's, until it fails."""
         recording = RecordingPolicy(policy, self._default)
         self._compiled(recording, seed)
-        return recording.changes, recording.num_decisions
+        return recording
 
-    def outcome(self, changes: Sequence[ChangedDecision]) -> Outcome:
-        """Compiles under some changed decisions.
+    def outcome(self, changes: Mapping[Site, Advice]) -> Outcome:
+        """Compiles under some changed decisions; those that the others have made illegal are left out.
 
         Raises:
           CorpusError: the machine lacks memory or disk, which says nothing of the decisions.
         """
-        space = self._problem.decision.action_space
-        mask = space.inputs.mask if isinstance(space, MaskedCategorical) else None
-        result = self._compiled(ChangedDecisionsPolicy(changes, self._default, mask))
+        result = self._compiled(self._changed(changes))
         if result.is_transient:
             raise CorpusError(f"{result.failure}; free some memory or disk, and run it again")
         if result.measurement is None:
@@ -110,7 +142,7 @@ class Reducer:
         return Outcome(None, score, (score - self._baseline) / self._baseline if self._baseline > 0 else 0.0)
 
     def reduce(
-        self, changes: Sequence[ChangedDecision], *, min_rise: float | None = None, max_compiles: int = 500
+        self, changes: Mapping[Site, Advice], *, min_rise: float | None = None, max_compiles: int = 500
     ) -> Reduction:
         """Leaves out changes as long as the effect of all remains.
 
@@ -132,13 +164,13 @@ class Reducer:
         known = {smallest: effect}
         last = self.num_compiles + max_compiles
 
-        def holds(some: Sequence[ChangedDecision]) -> bool:
+        def holds(some: Sequence[Site]) -> bool:
             nonlocal smallest
             key = frozenset(some)
             if key not in known:
                 if self.num_compiles >= last:
                     raise _UsedUpError
-                known[key] = self.outcome(some)
+                known[key] = self.outcome({site: changes[site] for site in some})
             found = known[key]
             same = found.failure is not None if effect.failure is not None else found.rise >= needed
             if same and len(key) < len(smallest):
@@ -147,11 +179,17 @@ class Reducer:
 
         is_minimal = True
         try:
-            minimised(changes, holds)
+            minimised(list(changes), holds)
         except _UsedUpError:
             is_minimal = False
-        left = tuple(change for change in changes if change in smallest)
-        return Reduction(effect, left, known[smallest], self.num_compiles, is_minimal)
+        left = {site: advice for site, advice in changes.items() if site in smallest}
+        defaults = self.record(self._changed(left)).defaults
+        return Reduction(effect, left, defaults, known[smallest], self.num_compiles, is_minimal)
+
+    def _changed(self, changes: Mapping[Site, Advice]) -> Policy:
+        space = self._problem.decision.action_space
+        mask = space.inputs.mask if isinstance(space, MaskedCategorical) else None
+        return OverridingPolicy(self._default, Decisions(changes), mask=mask) if changes else self._default
 
     def _compiled(self, policy: Policy | None, seed: int = 0) -> Rollout[object]:
         self.num_compiles += 1

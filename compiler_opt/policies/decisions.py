@@ -1,16 +1,17 @@
-"""Decision files: single inlining decisions, by call site, that the inliner's plugin replays.
+"""Single decisions that differ from a policy's: by site, as a file, and the policy that takes them.
 
     sites = sites_of(rollout.trajectory.sites)                          # of a rollout whose call sites have bodies
     decisions = Decisions({sites[3]: 1, sites[8]: 0}, about)
     rollout(module, OverridingPolicy(base, decisions), ...)             # as `base`, but for these two decisions
     decisions.save(path); Decisions.load(path)
 
-A `Site` names a decision independently of its position and of the rest of the module, so one file serves a whole
+A call's `Site` names a decision independently of its position and of the rest of the module, so one file serves a whole
 program: all modules that emit a COMDAT function replay the same decisions in it, a function that has changed is left to
-the policy, and an unchanged function in a changed file keeps its decisions.
+the policy, and an unchanged function in a changed file keeps its decisions. What the register allocator decides in one
+function changes no other, so there a site is a place among the function's decisions.
 
-The native form, which `native/decision_file.h` reads; little-endian, every section starts at a multiple of 8 bytes, and
-so does the end of the file:
+The native form of decisions on calls, which `native/decision_file.h` reads; little-endian, every section starts at a
+multiple of 8 bytes, and so does the end of the file:
 
     "mlgo-dec", u32 version, u32 CRC-32 of all that follows, u64 size of the file,
     u32 major version of LLVM, u32 callers C, u32 decisions D, u32 bytes of `about`,
@@ -32,16 +33,17 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
 
 from compiler_opt.checked_values import Json, convert
 from compiler_opt.errors import PolicyError
 from compiler_opt.files import one_line, read_checked_json, shown, write_checked_json
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.policy import Decider, Policy
+from compiler_opt.policies.policy import Decider, DeciderByFunction, Policy
 from compiler_opt.policies.weights import NetworkWeights
 
 FORMAT = 1
@@ -50,14 +52,19 @@ MAX_DECISIONS = 1_000_000
 DEFAULT_BASE = "default"
 """What `about` has for the policy if the base is the compiler's own heuristic."""
 
+_LARGEST = 2.0**53
 _NATIVE_MAGIC, _NATIVE_VERSION = b"mlgo-dec", 1
 _POLICY_MAGIC = b"mlgo-net"
 _POLICY = re.compile(r"[0-9a-f]{64}|[0-9a-f]{8}-[0-9]{1,9}")
 _VERSION = re.compile(r"([0-9]{1,4})(\.[0-9]+)*")
 
 
-_Call = tuple[str, int, int]
-"""Callee, ordinal and advice."""
+Advice: TypeAlias = int | float
+A = TypeVar("A", bound=Advice)
+_Body: TypeAlias = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
+_Calls: TypeAlias = Sequence[tuple[str, Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)], A]]
+Caller: TypeAlias = tuple[str, _Body, _Calls[A]]
+"""Name, body in hexadecimal, and the callee, ordinal and advice of each decision."""
 
 
 @dataclasses.dataclass
@@ -65,8 +72,8 @@ class _Function:
     """The decisions in one caller, in a decision file."""
 
     name: str
-    body: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
-    calls: list[tuple[str, Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)], Literal[0, 1]]]
+    body: _Body
+    calls: _Calls[Advice]
 
 
 @dataclasses.dataclass
@@ -91,6 +98,15 @@ class Site:
     body: int
     callee: str
     ordinal: int
+
+    @classmethod
+    def in_function(cls, function: str, ordinal: int) -> "Site":
+        """The site of a decision that is not about a call; `ordinal` counts all decisions in the function, from 0."""
+        return cls(function, 0, "", ordinal)
+
+    @property
+    def is_call(self) -> bool:
+        return bool(self.body or self.callee)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,28 +162,35 @@ def sites_of(call_sites: CallSites) -> list[Site]:
     return found
 
 
-class Decisions(Mapping[Site, int]):
-    """Advice (0 or 1) by site, in the order of the sites; immutable. Equal if the advice is, whatever `about` says.
+class Decisions(Mapping[Site, Advice]):
+    """Advice by site, in the order of the sites; immutable. Equal if the advice is, whatever `about` says.
 
     Attributes:
+      on_calls: whether they are on calls, with advice 0 or 1, or there are none.
       about: what the decisions are for and where they come from. `problem`; `llvm`, the compiler's version; `policy`,
         `Base.name`; and whatever else is worth keeping. All of it is optional.
     """
 
-    def __init__(self, advice: Mapping[Site, int] | Iterable[tuple[Site, int]] = (), about: Mapping[str, Json] = {}):
-        """Raises PolicyError unless all advice is 0 or 1, and `about` and the sites have the expected values."""
+    def __init__(
+        self, advice: Mapping[Site, Advice] | Iterable[tuple[Site, Advice]] = (), about: Mapping[str, Json] = {}
+    ):
+        """Raises PolicyError if advice or a site has an unexpected value, only some are calls, or `about` is wrong."""
         self._advice = dict(sorted(dict(advice).items()))
         self.about: Mapping[str, Json] = dict(about)
+        self.on_calls = not self._advice or next(iter(self._advice)).is_call
         if len(self._advice) > MAX_DECISIONS:
             raise PolicyError(f"decisions: expected at most {MAX_DECISIONS}, found {len(self._advice)}")
         for site, value in self._advice.items():
-            if value not in (0, 1):
-                raise PolicyError(f"decisions: expected advice of 0 or 1, found {shown(value)}")
+            if site.is_call != self.on_calls:
+                raise PolicyError("decisions: expected all on calls, or none, found some")
+            if value not in (0, 1) if self.on_calls else not abs(value) <= _LARGEST:
+                expected = "0 or 1" if self.on_calls else "at most 2^53"
+                raise PolicyError(f"decisions: expected advice of {expected}, found {shown(value)}")
             if not (0 <= site.body < 1 << 64 and 0 <= site.ordinal < 1 << 32):
                 raise PolicyError(f"decisions: expected a body of 64 bits and an ordinal of 32, found {shown(site)}")
         _check_about(self.about)
 
-    def __getitem__(self, site: Site) -> int:
+    def __getitem__(self, site: Site) -> Advice:
         return self._advice[site]
 
     def __iter__(self) -> Iterator[Site]:
@@ -181,8 +204,7 @@ class Decisions(Mapping[Site, int]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Rollouts send them to workers; names are repeated, so this takes a tenth of the bytes of pickled sites.
-        functions = [(*function, calls) for function, calls in self._functions().items()]
-        return _unpickled, (zlib.compress(json.dumps(functions).encode(), 1), self.about)
+        return _unpickled, (zlib.compress(json.dumps(by_caller(self)).encode(), 1), self.about)
 
     @property
     def major(self) -> int | None:
@@ -206,7 +228,7 @@ class Decisions(Mapping[Site, int]):
         return Decisions({**self._advice, **other._advice}, {**other.about, **self.about})
 
     def check(self, *, major: int, base: Base, origin: str = "decisions") -> None:
-        """Checks that they are for a compiler and a base policy, as far as `about` says.
+        """Checks that the plugin can replay them with a compiler and a base policy, as far as `about` says.
 
         Args:
           major: version of LLVM.
@@ -216,6 +238,8 @@ class Decisions(Mapping[Site, int]):
         Raises:
           PolicyError: they are for another one.
         """
+        if not self.on_calls:
+            raise PolicyError(f"{origin}: expected inlining decisions, found those of register allocation")
         if self.major not in (None, major):
             raise PolicyError(f"{origin}: for LLVM {self.major}, but the compiler has LLVM {major}; search again")
         recorded = self.about.get("policy")
@@ -227,21 +251,18 @@ class Decisions(Mapping[Site, int]):
 
     def save(self, path: Path) -> None:
         """Writes the decision file, as JSON with a checksum; raises OutputError if it cannot."""
-        functions = [
-            {"name": name, "body": f"{body:016x}", "calls": calls} for (name, body), calls in self._functions().items()
-        ]
+        functions = [{"name": name, "body": body, "calls": calls} for name, body, calls in by_caller(self)]
         write_checked_json(path, {"format": FORMAT, "about": self.about, "functions": functions})
 
     @classmethod
     def load(cls, path: Path) -> "Decisions":
         """Reads a decision file; raises PolicyError if it is missing, damaged or too large."""
-        remedy = "search again, or restore the file"
+        remedy = "make it again, or restore the file"
         try:
             content = convert(read_checked_json(path, MAX_FILE_BYTES), _File)
             if content.format != FORMAT:
                 raise ValueError(f"expected format {FORMAT}, found {content.format}")
-            functions = ((each.name, int(each.body, 16), each.calls) for each in content.functions)
-            return cls(_advice(functions), content.about)
+            return cls(from_callers((each.name, each.body, each.calls) for each in content.functions), content.about)
         except OSError as error:
             raise PolicyError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
         except ValueError as error:
@@ -252,9 +273,9 @@ class Decisions(Mapping[Site, int]):
     def native_form(self, *, major: int, base: Base = Base(), origin: str = "decisions") -> bytes:
         """The form that the plugin replays, see above; arguments and errors as of `check`."""
         self.check(major=major, base=base, origin=origin)
-        callers: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
-        for (name, body), calls in self._functions().items():
-            records = callers.setdefault((guid(name), body), {})
+        callers: dict[tuple[int, int], dict[tuple[int, int], Advice]] = {}
+        for name, body, calls in by_caller(self):
+            records = callers.setdefault((guid(name), int(body, 16)), {})
             records.update(((guid(callee), ordinal), advice) for callee, ordinal, advice in calls)
         caller_records: list[bytes] = []
         decision_records: list[bytes] = []
@@ -269,28 +290,29 @@ class Decisions(Mapping[Site, int]):
         checked = struct.pack("<Q", len(_NATIVE_MAGIC) + 16 + len(content)) + content
         return _NATIVE_MAGIC + struct.pack("<II", _NATIVE_VERSION, zlib.crc32(checked)) + checked
 
-    def _functions(self) -> dict[tuple[str, int], list[_Call]]:
-        """By name and body of the caller."""
-        functions: dict[tuple[str, int], list[_Call]] = {}
-        for site, advice in self._advice.items():
-            functions.setdefault((site.caller, site.body), []).append((site.callee, site.ordinal, advice))
-        return functions
+
+def by_caller(decisions: Mapping[Site, A]) -> list[Caller[A]]:
+    """The decisions in each caller, for files."""
+    callers: dict[tuple[str, int], list[tuple[str, int, A]]] = {}
+    for site, advice in decisions.items():
+        callers.setdefault((site.caller, site.body), []).append((site.callee, site.ordinal, advice))
+    return [(name, f"{body:016x}", calls) for (name, body), calls in callers.items()]
 
 
-def _advice(functions: Iterable[tuple[str, int, Iterable[_Call]]]) -> dict[Site, int]:
-    """Advice by site, from name and body of each caller, and its calls; raises ValueError if a site is given twice."""
-    found: dict[Site, int] = {}
-    for name, body, calls in functions:
+def from_callers(callers: Iterable[Caller[A]]) -> dict[Site, A]:
+    """The inverse of `by_caller`; raises PolicyError if a site is given twice."""
+    found: dict[Site, A] = {}
+    for name, body, calls in callers:
         for callee, ordinal, value in calls:
-            site = Site(name, body, callee, ordinal)
+            site = Site(name, int(body, 16), callee, ordinal)
             if site in found:
-                raise ValueError(f"the site {shown(site)} is given twice")
+                raise PolicyError(f"the site {shown(site)} is given twice")
             found[site] = value
     return found
 
 
-def _unpickled(functions: bytes, about: Mapping[str, Json]) -> Decisions:
-    return Decisions(_advice(json.loads(zlib.decompress(functions))), about)
+def _unpickled(callers: bytes, about: Mapping[str, Json]) -> Decisions:
+    return Decisions(from_callers(json.loads(zlib.decompress(callers))), about)
 
 
 def _check_about(about: Mapping[str, Json]) -> None:
@@ -306,25 +328,46 @@ def _described(policy: str) -> str:
 
 
 class OverridingPolicy(Policy):
-    """Decides as another policy, greedily, but for the decisions that it is given.
+    """Decides as another policy, but for the decisions that it is given.
 
-    It decides within the compiler only, in the inliner's plugin, as the channel does not identify call sites.
+    On calls, or without decisions, it decides within the compiler only, in the inliner's plugin, as the channel does
+    not identify call sites. The other policy is a learned one, greedy, or the default.
+
+    Unless the other policy samples, a function is compiled alike up to its first such decision.
 
     Attributes:
-      base: decides elsewhere: a learned policy or the default.
+      base: decides elsewhere.
       decisions: by site.
     """
 
-    def __init__(self, base: Policy, decisions: Decisions, name: str = ""):
+    def __init__(self, base: Policy, decisions: Decisions, name: str = "", *, mask: str | None = None):
+        """`mask`: the feature that says which advice is legal; decisions that are not legal are left to the base."""
         self.name = name or f"{base.name} with decisions"
         self.base = base
         self.decisions = decisions
+        self.needs_default = base.needs_default and not decisions.on_calls
+        self._mask = mask
 
     def start(self, header: Header, seed: int) -> Decider:
-        raise PolicyError(
-            f"policy {self.name!r}: only the inliner's plugin replays decisions; use the backend auto or plugin, and "
-            "a compiler that the plugin can be built for (llvm-NN-dev)"
-        )
+        if self.decisions.on_calls:
+            raise PolicyError(
+                f"policy {self.name!r}: only the inliner's plugin replays decisions; use the backend auto or plugin, "
+                "and a compiler that the plugin can be built for (llvm-NN-dev)"
+            )
+        decider = self.base.start(header, seed)
+
+        def decide(function: str, ordinal: int, observation: bytes) -> Advice:
+            advice = decider(observation)
+            other = self.decisions.get(Site.in_function(function, ordinal))
+            return advice if other is None or not self._is_legal(header, observation, other) else other
+
+        return DeciderByFunction(decide, (decider,))
+
+    def _is_legal(self, header: Header, observation: bytes, advice: Advice) -> bool:
+        if self._mask is None:
+            return True
+        mask: np.ndarray = header.decode(observation)[self._mask].reshape(-1)
+        return 0 <= advice < len(mask) and bool(mask[int(advice)])
 
 
 def provenance(problem: str, llvm: Sequence[int], base: Base = Base()) -> dict[str, Json]:

@@ -7,10 +7,9 @@ decider.sampled_actions()                     # and the actions, if advice is a 
 """
 
 import abc
-import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
@@ -156,47 +155,6 @@ class DeciderByFunction(Decider):
         index = self._num_decisions[self._function]
         self._num_decisions[self._function] += 1
         return self._decide(self._function, index, observation)
-
-
-@dataclasses.dataclass(frozen=True)
-class Counterfactual:
-    """A changed decision of a function.
-
-    Attributes:
-      decision: its index among the function's decisions, from 0.
-      advice: given instead.
-    """
-
-    decision: int
-    advice: int
-
-
-class CounterfactualPolicy(Policy):
-    """Decides as another policy, except for one decision of each function.
-
-    Unless the other policy samples, the function is compiled alike up to that decision, so any difference in the end is
-    due to it.
-
-    Attributes:
-      counterfactuals: by function.
-    """
-
-    name = "counterfactual"
-
-    def __init__(self, policy: Policy, counterfactuals: Mapping[str, Counterfactual]):
-        self.needs_default = policy.needs_default
-        self.counterfactuals = dict(counterfactuals)
-        self._policy = policy
-
-    def start(self, header: Header, seed: int) -> Decider:
-        decider = self._policy.start(header, seed)
-
-        def decide(function: str, index: int, observation: bytes) -> int | float:
-            advice = decider(observation)
-            other = self.counterfactuals.get(function)
-            return other.advice if other is not None and other.decision == index else advice
-
-        return DeciderByFunction(decide, (decider,))
 
 
 class FlippingPolicy(Policy):

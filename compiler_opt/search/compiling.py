@@ -10,7 +10,7 @@ from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
-from compiler_opt.policies.decisions import Decisions, OverridingPolicy, Site, sites_of
+from compiler_opt.policies.decisions import Advice, Decisions, OverridingPolicy, Site, sites_of
 from compiler_opt.policies.policy import Policy
 from compiler_opt.search.builds import Compiled
 
@@ -21,7 +21,7 @@ def rollouts(
     pool: WorkerPool[T],
     modules: Sequence[Module],
     base: Policy,
-    requests: Mapping[int, Mapping[Site, int]],
+    requests: Mapping[int, Mapping[Site, Advice]],
     settings: RolloutSettings = RolloutSettings(),
     object_path: Callable[[int], Path] | None = None,
 ) -> Iterator[tuple[int, Rollout[T]]]:
@@ -77,7 +77,7 @@ class PoolCompiler:
 
     def compile(
         self,
-        requests: Mapping[int, Mapping[Site, int]],
+        requests: Mapping[int, Mapping[Site, Advice]],
         object_path: Callable[[int], Path] | None = None,
     ) -> dict[int, Compiled | str]:
         """See `Compiler`; raises as `rollouts`. Objects are kept where `object_path` says."""

@@ -4,14 +4,12 @@ import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Protocol, TypeVar
-
-import msgspec
+from typing import Literal, Protocol, TypeVar
 
 from compiler_opt.checked_values import NonNegativeInt, convert
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import one_line, read_checked_json, write_checked_json
-from compiler_opt.policies.decisions import Site
+from compiler_opt.policies.decisions import Caller, Site, by_caller, from_callers
 
 _MAX_BYTES = 1 << 28
 _FORMAT = 1
@@ -49,7 +47,7 @@ class SavedState:
         """Writes the state with what must be the same to continue; raises OutputError if it cannot."""
         content = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         content |= {"format": _FORMAT, "identity": dict(identity)}
-        content |= {name: _by_caller(getattr(self, name)) for name in ("best", "current")}
+        content |= {name: by_caller(getattr(self, name)) for name in ("best", "current")}
         content |= {name: list(getattr(self, name).items()) for name in ("tried", "limits", "compiles")}
         write_checked_json(path, content)
 
@@ -65,8 +63,8 @@ class SavedState:
             return None
         return cls(
             round=file.round,
-            best=_sites(file.best),
-            current=_sites(file.current),
+            best=from_callers(file.best),
+            current=from_callers(file.current),
             expectations=file.expectations,
             tried=dict(file.tried),
             versions=file.versions,
@@ -77,19 +75,13 @@ class SavedState:
         )
 
 
-_Advice = Literal[0, 1]
-_Body = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
-_Caller = tuple[str, _Body, list[tuple[str, NonNegativeInt, _Advice]]]
-"""Name, body, and callee, ordinal and advice of each decision."""
-
-
 @dataclasses.dataclass
 class _File:
     format: Literal[1]
     identity: dict[str, str]
     round: NonNegativeInt
-    best: list[_Caller]
-    current: list[_Caller]
+    best: list[Caller[Literal[0, 1]]]
+    current: list[Caller[Literal[0, 1]]]
     expectations: list[tuple[str, tuple[int, ...], float, float]]
     tried: list[tuple[int, int]]
     versions: dict[str, NonNegativeInt]
@@ -135,18 +127,3 @@ def pins_from(decisions: Mapping[Site, int]) -> dict[str, list[tuple[Site, int]]
     for site, advice in decisions.items():
         found[site.caller].append((site, advice))
     return found
-
-
-def _by_caller(decisions: Mapping[Site, int]) -> list[tuple[str, str, list[tuple[str, int, int]]]]:
-    callers: dict[tuple[str, int], list[tuple[str, int, int]]] = collections.defaultdict(list)
-    for site, advice in decisions.items():
-        callers[site.caller, site.body].append((site.callee, site.ordinal, advice))
-    return [(name, f"{body:016x}", calls) for (name, body), calls in callers.items()]
-
-
-def _sites(callers: Sequence[_Caller]) -> dict[Site, int]:
-    return {
-        Site(name, int(body, 16), callee, ordinal): advice
-        for name, body, calls in callers
-        for callee, ordinal, advice in calls
-    }

@@ -14,10 +14,10 @@ from absl import flags
 from compiler_opt import pretrained
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.evaluate import baselines
-from compiler_opt.evaluation.reduction import Outcome, Reducer
-from compiler_opt.files import check_writable
-from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.policies.changed_decisions import ChangedDecision, DecisionRecord
+from compiler_opt.evaluation.reduction import Reducer
+from compiler_opt.files import check_writable, printable, shown
+from compiler_opt.llvm.toolchain import probe
+from compiler_opt.policies.decisions import Decisions, provenance
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import AnyProblem
@@ -55,25 +55,27 @@ def entry() -> None:
     settings = _GIN.read(gin_settings.of_compilations())
     in_gin = settings["command"].compile_task
     problem = _COMPILE_TASK.load(in_gin, None if in_gin else lambda: problems.load("regalloc_eviction"))
-    record = _record(problem)
-    policy = None if record is not None else _policy(problem)
+    decisions = _decisions(problem)
+    policy = None if decisions is not None else _policy(problem)
     corpus = _CORPUS.load(settings["problem_config"])
     modules = [module for module in corpus.modules if module.name == _MODULE.value]
     if not modules:
         raise ConfigError(f"--module={_MODULE.value}: the corpus has no module of that name")
-    if _OUTPUT_PATH.value is not None:
-        check_writable(_OUTPUT_PATH.value)
+    output = _OUTPUT_PATH.value
+    if output is not None:
+        check_writable(output)
     toolchain = probe(shared_flags.clang(_CLANG_PATH, settings["command"].clang_path))
     corpus.check_compiler(toolchain.version, toolchain.clang)
     reducer = Reducer(modules[0], problem, toolchain, settings["rollout"])
-    if record is not None:
-        changes = list(record.changes)
+    if decisions is not None:
+        changes = dict(decisions)
         echo(f"{_MODULE.value}: {len(changes)} changed decisions of {_DECISIONS.value}")
     else:
         assert policy is not None
-        changes, total = reducer.record(policy, _SEED.value)
+        recorded = reducer.record(policy, _SEED.value)
+        changes, total = recorded.changes, recorded.num_decisions
         echo(f"{_MODULE.value}: {len(changes)} of {total} decisions of {policy.name} differ from the default's")
-    if _REPLAY.value:
+    if _REPLAY.value or output is None:
         echo(reducer.outcome(changes).describe())
         return
     reduction = reducer.reduce(changes, min_rise=_MIN_RISE.value, max_compiles=_MAX_COMPILES.value)
@@ -81,22 +83,31 @@ def entry() -> None:
     left = "none can be left out" if reduction.is_minimal else "all compilations are used up"
     echo(f"{len(reduction.changes)} are left after {reduction.num_compiles} compilations; {left}")
     echo(f"these: {reduction.remaining.describe()}")
-    echo("\n".join(entry_point.first_of("  decision", [_line(change) for change in reduction.changes], _SHOWN)))
-    _save(problem, toolchain, reduction.changes, reduction.remaining)
+    lines = [
+        f"{site.ordinal} of {site.caller}: {advice:g} instead of {reduction.defaults.get(site, advice):g}"
+        for site, advice in reduction.changes.items()
+    ]
+    echo("\n".join(entry_point.first_of("  decision", lines, _SHOWN)))
+    about = {
+        **provenance(problem.name, toolchain.version),
+        "module": _MODULE.value,
+        "compiler": toolchain.version_text,
+        "effect": reduction.remaining.describe(),
+    }
+    Decisions(reduction.changes, about).save(output)
+    print(f"decisions: {output}")
 
 
-def _record(problem: AnyProblem) -> DecisionRecord | None:
-    """The record of `--decisions`; raises ConfigError if it is of another problem or module."""
+def _decisions(problem: AnyProblem) -> Decisions | None:
+    """The decisions of `--decisions`; raises ConfigError if they are for another problem or module."""
     if _DECISIONS.value is None:
         return None
-    record = DecisionRecord.load(_DECISIONS.value)
-    for flag, found, expected in (
-        ("--compile_task", record.problem, problem.name),
-        ("--module", record.module, _MODULE.value),
-    ):
+    decisions = Decisions.load(_DECISIONS.value)
+    for flag, name, expected in (("--compile_task", "problem", problem.name), ("--module", "module", _MODULE.value)):
+        found = decisions.about.get(name)
         if found != expected:
-            raise ConfigError(f"{_DECISIONS.value}: has decisions for {found!r}; give {flag}={found}")
-    return record
+            raise ConfigError(f"{_DECISIONS.value}: has decisions for {shown(found)}; give {flag}={printable(found)}")
+    return decisions
 
 
 def _policy(problem: AnyProblem) -> Policy:
@@ -104,18 +115,6 @@ def _policy(problem: AnyProblem) -> Policy:
         [policy] = baselines(problem, [_BASELINE.value])
         return policy
     return problem.decision.load_policy(pretrained.folder(_POLICY_PATH.value))
-
-
-def _line(change: ChangedDecision) -> str:
-    return f"{change.decision} of {change.function}: {change.advice:g} instead of {change.default:g}"
-
-
-def _save(problem: AnyProblem, toolchain: Toolchain, changes: tuple[ChangedDecision, ...], effect: Outcome) -> None:
-    output = _OUTPUT_PATH.value
-    assert output is not None  # checked before the work
-    about = {"compiler": toolchain.version_text, "effect": effect.describe()}
-    DecisionRecord(problem.name, _MODULE.value, changes, about).save(output)
-    print(f"decisions: {output}")
 
 
 if __name__ == "__main__":

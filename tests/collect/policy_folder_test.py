@@ -19,7 +19,8 @@ from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import PolicyError, ResourceError
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.policies.policy import ConstantPolicy, CounterfactualPolicy, Policy
+from compiler_opt.policies.decisions import Decisions, OverridingPolicy
+from compiler_opt.policies.policy import ConstantPolicy, Policy
 from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.learned_policy import LearnedPolicy
@@ -46,7 +47,7 @@ def _network(temperature: float = 0.0) -> BinaryPolicy:
 def test_policies_survive_pickling_also_within_another(tmp_path: Path) -> None:
     folder, network = PolicyFolder(tmp_path), _network(1.5)
     written: list[LearnedPolicy] = []
-    nested = CounterfactualPolicy(network, {})
+    nested = OverridingPolicy(network, Decisions())
     read = folder.reader()
     for policy in (network, nested, ConstantPolicy(1), None):
         pickled = folder.dumps(policy, written.append)

@@ -1,9 +1,8 @@
 """Decisions of register allocation, recorded, replayed and reduced: until the compiler no longer fails."""
 
 import dataclasses
-import json
+import itertools
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
 from compiler_opt.evaluation.reduction import Reducer
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.changed_decisions import ChangedDecision, ChangedDecisionsPolicy, DecisionRecord
+from compiler_opt.policies.decisions import Decisions, OverridingPolicy
 from compiler_opt.problems import problem as problems
 from tests import programs
 from tests.small_corpus import make_busy_corpus
@@ -30,10 +29,12 @@ def busy(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Corp
 def test_recorded_decisions_replay_and_reduce(busy: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     module = busy.projects()["loops"][0]
     reducer = Reducer(module, _PROBLEM, toolchain)
-    changes, total = reducer.record(_RANDOM, seed=3)
-    assert 0 < len(changes) < total
+    recorded = reducer.record(_RANDOM, seed=3)
+    changes = recorded.changes
+    assert 0 < len(changes) < recorded.num_decisions
     paths = [tmp_path / "policy.o", tmp_path / "replayed.o"]
-    policies = (_RANDOM, ChangedDecisionsPolicy(changes, _PROBLEM.decision.default_policy or _RANDOM, "mask"))
+    default = _PROBLEM.decision.default_policy or _RANDOM
+    policies = (_RANDOM, OverridingPolicy(default, Decisions(changes), mask="mask"))
     for path, policy in zip(paths, policies, strict=True):
         done = rollout(module, policy, _PROBLEM, toolchain, scratch=tmp_path, seed=3, keep_object=path)
         assert done.failure is None
@@ -43,9 +44,9 @@ def test_recorded_decisions_replay_and_reduce(busy: Corpus, toolchain: Toolchain
     assert len(reduction.changes) < len(changes)
     assert reduction.remaining == reducer.outcome(reduction.changes)
     assert reduction.remaining.rise >= reduction.effect.rise / 2
-    for index in range(len(reduction.changes)):
-        fewer = reduction.changes[:index] + reduction.changes[index + 1 :]
-        assert reducer.outcome(fewer).rise < reduction.effect.rise / 2
+    assert reduction.defaults.keys() == reduction.changes.keys()
+    for fewer in itertools.combinations(reduction.changes.items(), len(reduction.changes) - 1):
+        assert reducer.outcome(dict(fewer)).rise < reduction.effect.rise / 2
     stopped = reducer.reduce(changes, max_compiles=1)
     assert not stopped.is_minimal and stopped.num_compiles == reducer.num_compiles
 
@@ -76,15 +77,15 @@ def test_a_crash_is_reduced(busy: Corpus, toolchain: Toolchain, tmp_path: Path) 
     crashing.chmod(0o755)
     reducer = Reducer(module, _PROBLEM, dataclasses.replace(toolchain, clang=crashing))
     # What was decided before the crash is recorded, too.
-    changes, _ = reducer.record(_RANDOM, seed=3)
+    changes = reducer.record(_RANDOM, seed=3).changes
     reduction = reducer.reduce(changes)
     assert reduction.effect.failure is not None and "SIGSEGV" in reduction.effect.failure
     assert 0 < len(reduction.changes) < len(changes)
     assert reduction.remaining.failure is not None
-    for index in range(len(reduction.changes)):
-        assert reducer.outcome(reduction.changes[:index] + reduction.changes[index + 1 :]).failure is None
+    for fewer in itertools.combinations(reduction.changes.items(), len(reduction.changes) - 1):
+        assert reducer.outcome(dict(fewer)).failure is None
     with pytest.raises(PolicyError, match=r"0 changes: expected a failure, or a score that rises; score .*\+0.00%"):
-        reducer.reduce([])
+        reducer.reduce({})
 
 
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
@@ -94,10 +95,10 @@ def test_the_command(busy: Corpus, toolchain: Toolchain, tmp_path: Path) -> None
     tool = "compiler_opt/tools/reduce_decisions.py"
     result = programs.run(tool, *common, "--baseline=random", "--seed=3", "--max_compiles=9", f"--output_path={output}")
     assert result.returncode == 0, result.stderr
-    record = DecisionRecord.load(output)
-    assert f"{len(record.changes)} are left after" in result.stdout
+    decisions = Decisions.load(output)
+    assert f"{len(decisions)} are left after" in result.stdout
     replayed = programs.run(tool, *common, f"--decisions={output}", "--replay")
-    assert replayed.stdout.splitlines()[1] == record.about["effect"]
+    assert replayed.stdout.splitlines()[1] == decisions.about["effect"]
     for flags, reason in (
         (("--replay",), "expected one of --policy_path, --baseline, --decisions, found none"),
         (("--baseline=random", f"--output_path={output}", "--compile_task=inlining"), "of register allocation"),
@@ -109,29 +110,6 @@ def test_the_command(busy: Corpus, toolchain: Toolchain, tmp_path: Path) -> None
     ):
         refused = programs.run(tool, *common, *flags)
         assert refused.returncode == 2 and reason in refused.stderr, refused.stderr
-
-
-def test_records_are_checked(tmp_path: Path) -> None:
-    path = tmp_path / "decisions.json"
-    record = DecisionRecord("regalloc_eviction", "a/b", (ChangedDecision("f", 3, 5, 12),), {"compiler": "clang"})
-    record.save(path)
-    assert DecisionRecord.load(path) == record
-    values = json.loads(path.read_text())
-    damaged: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"format": 2}, "expected a record of decisions of format 1"),
-        ({"changes": [{"function": "f"}]}, "expected the key 'decision'"),
-        ({"changes": [{"function": "f", "decision": -1, "advice": 0, "default": 1}]}, "decision"),
-        ({"more": 1}, "unknown key 'more'"),
-    )
-    for change, reason in damaged:
-        path.write_text(json.dumps({**values, **change}))
-        with pytest.raises(PolicyError, match=reason):
-            DecisionRecord.load(path)
-    path.write_text("{")
-    with pytest.raises(PolicyError, match="expected JSON"):
-        DecisionRecord.load(path)
-    with pytest.raises(PolicyError, match="expected a record of decisions, found none"):
-        DecisionRecord.load(tmp_path / "none.json")
 
 
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)

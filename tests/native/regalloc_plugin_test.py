@@ -19,7 +19,8 @@ from compiler_opt.llvm import plugin, regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.llvm.training_log_reader import decode_log
-from compiler_opt.policies.policy import CounterfactualPolicy, Decider, FeaturePolicy, Policy
+from compiler_opt.policies.decisions import Decisions, OverridingPolicy, Site
+from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from compiler_opt.problems.regalloc_eviction.rules import rebuilt_choices
@@ -181,8 +182,8 @@ def test_a_policy_decides_in_the_compiler_as_it_does_over_the_channel(
     seed: int, problem: Problem, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
 ) -> None:
     policy = problem.decision.policy(random_network(problem, corpus, toolchain, tmp_path, seed))
-    # A counterfactual policy runs in this process, over the plugin's channel.
-    over_channel = CounterfactualPolicy(policy, {})
+    # An overriding policy runs in this process, over the plugin's channel.
+    over_channel = OverridingPolicy(policy, Decisions({Site.in_function("none such", 0): 0}))
     num_decisions = 0
     for module in corpus.modules:
         within = rollout(module, policy, problem, toolchain, scratch=tmp_path).trajectory

@@ -12,8 +12,9 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from compiler_opt.errors import PolicyError
+from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.files import write_checked_json
+from compiler_opt.llvm.interactive import FollowsContexts
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.decisions import (
@@ -29,14 +30,20 @@ from compiler_opt.policies.policy import ConstantPolicy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.tensor_spec import TensorSpec
 
+_HEADER = Header((TensorSpec("mask", np.dtype("i8"), (4,)),), TensorSpec("advice", np.dtype("i8"), (1,)))
 _ABOUT = {**provenance("inlining", (22, 1, 8)), "program": "zlib"}
 _WEIGHTS = NetworkWeights.keeping_default("x")
 _LEARNED = Base(_WEIGHTS, b"mlgo-net" + struct.pack("<II", 1, 0xABC) + bytes(84))
 _A, _B = Site("f", 2**64 - 1, "g", 0), Site("f", 7, "g", 1)
+_PLACE = Site.in_function("f", 3)
 
 _NAMES = st.binary(max_size=12).map(lambda name: name.replace(b"\0", b"").decode("utf-8", "surrogateescape"))
-_SITES = st.builds(Site, _NAMES, st.integers(0, 2**64 - 1), _NAMES, st.integers(0, 2**32 - 1))
-_DECISIONS = st.dictionaries(_SITES, st.integers(0, 1), max_size=8).map(lambda advice: Decisions(advice, _ABOUT))
+_ORDINALS = st.integers(0, 2**32 - 1)
+_CALLS = st.builds(Site, _NAMES, st.integers(1, 2**64 - 1), _NAMES, _ORDINALS)
+_OTHERS = st.builds(Site.in_function, _NAMES, _ORDINALS)
+_NUMBERS = st.integers(-(2**53), 2**53) | st.floats(-(2.0**53), 2.0**53)
+_ADVICE = st.dictionaries(_CALLS, st.integers(0, 1), max_size=8) | st.dictionaries(_OTHERS, _NUMBERS, max_size=8)
+_DECISIONS = _ADVICE.map(lambda advice: Decisions(advice, _ABOUT))
 
 
 def test_the_ordinal_counts_calls_of_the_same_callee_in_the_same_caller() -> None:
@@ -79,6 +86,11 @@ def test_operations_leave_the_original_as_it_is() -> None:
     ("advice", "about", "message"),
     [
         ({_A: 2}, {}, "expected advice of 0 or 1, found 2"),
+        *(
+            ({_PLACE: advice}, {}, r"expected advice of at most 2\^53, found")
+            for advice in (float("nan"), float("inf"), -1e300, 10**400)
+        ),
+        ({_A: 1, _PLACE: 1}, {}, "expected all on calls, or none, found some"),
         ({Site("f", 2**64, "g", 0): 1}, {}, "expected a body of 64 bits"),
         ({Site("f", 0, "g", -1): 1}, {}, "expected a body of 64 bits"),
         ({}, {"llvm": 22}, "expected a version of LLVM such as '22.1.8', found 22"),
@@ -114,7 +126,8 @@ def test_a_damaged_file_is_refused_by_name(damage: Callable[[str], str], message
         ({"format": 1, "about": {}}, "expected the key 'functions'"),
         ({"format": 9, "about": {}, "functions": []}, "expected format 1, found 9"),
         ({"format": 1, "about": {}, "functions": [{"name": "f", "body": "7", "calls": []}]}, "body"),
-        ({"format": 1, "about": {}, "functions": [{"name": "f", "body": "0" * 16, "calls": [["g", 0, 2]]}]}, "calls"),
+        ({"format": 1, "about": {}, "functions": [{"name": "f", "body": "0" * 16, "calls": [["g", 0, 2]]}]}, "0 or 1"),
+        ({"format": 1, "about": {}, "functions": [{"name": "f", "body": "0" * 16, "calls": [["g", 0, "1"]]}]}, "calls"),
         (
             {"format": 1, "about": {}, "functions": [{"name": "f", "body": "0" * 16, "calls": [["g", 1 << 32, 1]]}]},
             "calls",
@@ -162,6 +175,8 @@ def test_another_compiler_or_policy_is_refused() -> None:
         decisions.check(major=19, base=Base(), origin="a.json")
     with pytest.raises(PolicyError, match=f"made with the default decisions, but this is the policy {_LEARNED.name}"):
         decisions.native_form(major=22, base=_LEARNED)
+    with pytest.raises(PolicyError, match="expected inlining decisions, found those of register allocation"):
+        Decisions({_PLACE: 3.5}).native_form(major=22)
     with pytest.raises(PolicyError, match="no native form"):
         Decisions({}).native_form(major=22, base=Base(_WEIGHTS))
 
@@ -180,8 +195,38 @@ def test_a_policy_is_known_by_its_weights() -> None:
         earlier.check(major=22, base=evaluated)
 
 
-def test_the_channel_is_refused() -> None:
-    header = Header((TensorSpec("x", np.dtype("i8"), (1,)),), TensorSpec("advice", np.dtype("i8"), (1,)))
-    policy = OverridingPolicy(ConstantPolicy(0, "never"), Decisions())
-    with pytest.raises(PolicyError, match="'never with decisions': only the inliner's plugin replays"):
-        policy.start(header, 0)
+def test_calls_are_unknown_outside_the_compiler() -> None:
+    for decisions in (Decisions(), Decisions({_A: 1})):
+        with pytest.raises(PolicyError, match="'never with decisions': only the inliner's plugin replays"):
+            OverridingPolicy(ConstantPolicy(0, "never"), decisions).start(_HEADER, 0)
+
+
+def _advice(decisions: dict[Site, int], functions: str, mask: str | None = None) -> list[int | float]:
+    """Of one decision in each of the functions in turn, where the base's advice is 1 and 2 is illegal."""
+    policy = OverridingPolicy(ConstantPolicy(1), Decisions(decisions), mask=mask)
+    decider = policy.start(_HEADER, 0)
+    assert isinstance(decider, FollowsContexts)
+    advice = []
+    for function in functions:
+        decider.enter(function)
+        advice.append(decider(np.array([1, 1, 0, 1], "i8").tobytes()))
+    return advice
+
+
+def test_places_are_counted_by_function() -> None:
+    changed = {Site.in_function("f", 1): 3, Site.in_function("g", 0): 2, Site.in_function("h", 5): 0}
+    # Function h has no sixth decision.
+    assert _advice(changed, "fgfgfhho") == [1, 2, 3, 1, 1, 1, 1, 1]
+    assert _advice(changed, "fgfgfhho", mask="mask") == [1, 1, 3, 1, 1, 1, 1, 1]
+    assert _advice({Site.in_function("f", 0): 4, Site.in_function("g", 0): -1}, "fg", mask="mask") == [1, 1]
+
+
+def test_a_place_needs_the_name_of_its_function_and_the_features_of_the_base() -> None:
+    base = ConstantPolicy(1)
+    policy = OverridingPolicy(base, Decisions({_PLACE: 0}))
+    assert not policy.needs_default
+    with pytest.raises(ProtocolError, match="without the name of its function"):
+        policy.start(_HEADER, 0)(bytes(32))
+    base.needs_default = True
+    assert OverridingPolicy(base, Decisions({_PLACE: 0})).needs_default
+    assert not OverridingPolicy(base, Decisions()).needs_default

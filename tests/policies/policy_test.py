@@ -4,13 +4,9 @@ import numpy as np
 import pytest
 
 from compiler_opt.errors import PolicyError, ProtocolError
-from compiler_opt.llvm.interactive import FollowsContexts
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import (
     ConstantPolicy,
-    Counterfactual,
-    CounterfactualPolicy,
-    Decider,
     FeaturePolicy,
     RandomPolicy,
     ReplayPolicy,
@@ -51,43 +47,6 @@ def test_random_has_its_probability() -> None:
     ones = sum(decider(_observation(0)) for _ in range(10_000))
     # 2,500 with a standard deviation of 43.
     assert abs(ones - 2500) < 4 * 43
-
-
-def _counterfactual(counterfactuals: dict[str, Counterfactual]) -> Decider:
-    return CounterfactualPolicy(FeaturePolicy("default"), counterfactuals).start(_HEADER, 0)
-
-
-def test_one_decision_of_each_function_is_changed() -> None:
-    decider = _counterfactual({"f": Counterfactual(1, 7), "g": Counterfactual(0, 8), "h": Counterfactual(5, 9)})
-    assert isinstance(decider, FollowsContexts)
-    advice = {}
-    for function, count in (("f", 3), ("g", 2), ("h", 2), ("other", 2)):
-        decider.enter(function)
-        advice[function] = [decider(_observation(index + 1)) for index in range(count)]
-    # The policy's own advice is 1, 2, 3, ...; h has no sixth decision.
-    assert advice == {"f": [1, 7, 3], "g": [8, 2], "h": [1, 2], "other": [1, 2]}
-
-
-def test_decisions_are_counted_by_function() -> None:
-    decider = _counterfactual({"f": Counterfactual(1, 7)})
-    assert isinstance(decider, FollowsContexts)
-    advice = []
-    for function in ("f", "g", "f"):
-        decider.enter(function)
-        advice.append(decider(_observation(1)))
-    assert advice == [1, 1, 7]
-
-
-def test_a_counterfactual_without_the_name_of_its_function() -> None:
-    with pytest.raises(ProtocolError, match="without the name of its function"):
-        _counterfactual({})(_observation(1))
-
-
-def test_a_counterfactual_needs_the_features_of_its_policy() -> None:
-    default = ConstantPolicy(1)
-    default.needs_default = True
-    assert CounterfactualPolicy(default, {}).needs_default
-    assert not CounterfactualPolicy(ConstantPolicy(1), {}).needs_default
 
 
 def _splitmix64(state: int) -> float:

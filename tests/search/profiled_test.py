@@ -15,7 +15,7 @@ from compiler_opt.cost_models import block_costs
 from compiler_opt.cost_models.objectives import ProfiledObject
 from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.decisions import Site
+from compiler_opt.policies.decisions import Advice, Site
 from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.search.builds import Compiled, build_of, comdat_groups
 from compiler_opt.search.compiling import PoolCompiler
@@ -80,7 +80,7 @@ def pool(toolchain: Toolchain, weights: CostWeights) -> Iterator[WorkerPool[Prof
         yield pool
 
 
-def _own_instructions(builds: ProgramBuilds, toolchain: Toolchain, decisions: Mapping[Site, int]) -> int:
+def _own_instructions(builds: ProgramBuilds, toolchain: Toolchain, decisions: Mapping[Site, Advice]) -> int:
     """What callgrind counts in the program with decisions."""
     folder = builds.folder / "decided"
     folder.mkdir(exist_ok=True)

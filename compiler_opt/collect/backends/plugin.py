@@ -40,7 +40,7 @@ class PluginBackend(Backend):
     def prepare(self, compilation: Compilation, policy: Policy) -> Callable[[], Trajectory | None] | None:
         if not compilation.may_use("plugin"):
             return None
-        base = policy.base if isinstance(policy, OverridingPolicy) else policy
+        base = policy.base if isinstance(policy, OverridingPolicy) and policy.decisions.on_calls else policy
         needed = _own_features(compilation, base)
         # No other backend replays decisions, or has the plugin's features.
         insists = compilation.settings.backend == "plugin" or base is not policy or bool(needed)

@@ -13,7 +13,8 @@ from compiler_opt.collect.rollout import Rollout
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.interactive import FunctionOfDecisions
-from compiler_opt.policies.policy import Counterfactual, CounterfactualPolicy, Policy
+from compiler_opt.policies.decisions import Advice, Decisions, OverridingPolicy, Site
+from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.weights import NetworkWeights, mean_network
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl.algorithm import Algorithm
@@ -38,7 +39,7 @@ def draw_counterfactuals(
     sites: FunctionOfDecisions,
     count: int,
     rng: np.random.Generator,
-) -> list[dict[str, Counterfactual]]:
+) -> list[dict[Site, int]]:
     """Draws the counterfactuals of a module for `count` rollouts, at most one per function and rollout, all different.
 
     They change the T decisions of the policy with these weights: `features` by name, `advice` `[T]` and `sites`.
@@ -48,7 +49,7 @@ def draw_counterfactuals(
     chosen = np.arange(scores.shape[1]) == advice[:, np.newaxis]
     # How far each other legal candidate scores below the chosen one.
     lag = np.where(head.legal(observations) & ~chosen, (scores[chosen][:, np.newaxis] - scores), np.inf)
-    result: list[dict[str, Counterfactual]] = [{} for _ in range(count)]
+    result: list[dict[Site, int]] = [{} for _ in range(count)]
     for index, function in enumerate(sites.functions):
         [decisions] = np.nonzero(sites.indices == index)
         number, candidate = np.nonzero(np.isfinite(lag[decisions]))
@@ -61,25 +62,25 @@ def draw_counterfactuals(
         mixed = config.uniform_share * uniform + (1 - config.uniform_share) * promise / promise.sum()
         drawn = rng.choice(len(number), min(count, len(number)), replace=False, p=mixed / mixed.sum())
         for counterfactuals, pair in zip(result, drawn, strict=False):
-            counterfactuals[function] = Counterfactual(int(number[pair]), int(candidate[pair]))
+            counterfactuals[Site.in_function(function, int(number[pair]))] = int(candidate[pair])
     return result
 
 
 def candidate_pairs(
-    counterfactuals: Mapping[str, Counterfactual],
+    counterfactuals: Mapping[Site, Advice],
     observations: Mapping[str, np.ndarray],
     advice: np.ndarray,
     sites: FunctionOfDecisions,
 ) -> np.ndarray:
-    """Quantile ranks `[N, 2, F]` of the chosen and the other candidate of each counterfactual, which are by function.
+    """Quantile ranks `[N, 2, F]` of the chosen and the other candidate of each counterfactual.
 
     The T decisions that they change have `observations` by name, `advice` `[T]` and `sites`.
     """
     pairs = []
-    for function, other in counterfactuals.items():
-        [decisions] = np.nonzero(sites.indices == sites.functions.index(function))
-        row = decisions[other.decision]
-        pairs.append(observations[RANKS][row][[advice[row], other.advice]])
+    for site, other in counterfactuals.items():
+        [decisions] = np.nonzero(sites.indices == sites.functions.index(site.caller))
+        row = decisions[site.ordinal]
+        pairs.append(observations[RANKS][row][[advice[row], other]])
     return np.stack(pairs)
 
 
@@ -119,7 +120,7 @@ class _WithCounterfactuals(CollectionPolicy):
             self._num_follow_ups,
             rng,
         )
-        return [CounterfactualPolicy(self._policy, counterfactuals) for counterfactuals in drawn if counterfactuals]
+        return [OverridingPolicy(self._policy, Decisions(each), "counterfactual") for each in drawn if each]
 
 
 class Counterfactuals(Algorithm):
@@ -216,14 +217,16 @@ class Counterfactuals(Algorithm):
             # It is unknown which of its changes made the rollout fail.
             if attempt.rollout.failure is not None:
                 continue
-            assert isinstance(attempt.policy, CounterfactualPolicy)
+            assert isinstance(attempt.policy, OverridingPolicy)
             assert isinstance(trajectory.sites, FunctionOfDecisions)
-            changed = attempt.policy.counterfactuals
+            numbers = {function: number for number, function in enumerate(trajectory.sites.functions)}
+            changed = dict(sorted(attempt.policy.decisions.items(), key=lambda item: numbers[item[0].caller]))
             after = problem.own_costs(attempt.rollout.measurement, group.context)
             if before is None or after is None:
                 raise ConfigError(f"{problem.name}: has no score by function, which counterfactuals need")
             offset, largest = self._config.score_offset, self._config.largest_gain
-            gains = [log_gain(before.get(name, 0.0), after.get(name, 0.0), offset, largest) for name in changed]
+            functions = [site.caller for site in changed]
+            gains = [log_gain(before.get(name, 0.0), after.get(name, 0.0), offset, largest) for name in functions]
             pairs = candidate_pairs(changed, observations, trajectory.advice, trajectory.sites)
             yield Samples(pairs, np.array(gains, np.float32))
 

@@ -86,22 +86,22 @@ def test_counterfactuals_are_legal_change_the_decision_and_differ() -> None:
     seen = set()
     for counterfactuals in drawn:
         # Nothing else is legal in the third function.
-        assert list(counterfactuals) == ["f", "g"]
+        assert [site.caller for site in counterfactuals] == ["f", "g"]
         pairs = candidate_pairs(counterfactuals, {"quantile_ranks": observed}, advice, sites)
-        for (function, other), pair in zip(counterfactuals.items(), pairs, strict=True):
-            [decisions] = np.nonzero(sites.indices == sites.functions.index(function))
-            decision = decisions[other.decision]
-            assert features["mask"][decision, other.advice]
-            assert other.advice != advice[decision]
-            np.testing.assert_array_equal(pair, observed[decision][[advice[decision], other.advice]])
-            seen.add((function, other))
+        for (site, other), pair in zip(counterfactuals.items(), pairs, strict=True):
+            [decisions] = np.nonzero(sites.indices == sites.functions.index(site.caller))
+            decision = decisions[site.ordinal]
+            assert features["mask"][decision, other]
+            assert other != advice[decision]
+            np.testing.assert_array_equal(pair, observed[decision][[advice[decision], other]])
+            seen.add((site, other))
     assert len(seen) == 24
 
 
 def test_no_counterfactual_is_drawn_twice() -> None:
     features, _, sites, drawn = _draw(0.5, 200)
     pairs = [int(features["mask"][sites.indices == index].sum() - count) for index, count in ((0, 25), (1, 14))]
-    tried = [sum(name in counterfactuals for counterfactuals in drawn) for name in "fg"]
+    tried = [sum(site.caller == name for counterfactuals in drawn for site in counterfactuals) for name in "fg"]
     # Every decision's other legal candidates; where the policy chose an illegal one for want of a mask, one more.
     assert all(0 <= count - expected <= 25 for count, expected in zip(tried, pairs, strict=True))
 
@@ -110,12 +110,12 @@ def test_without_uniform_draws_the_highest_expected_gain_comes_first() -> None:
     features, advice, sites, drawn = _draw(1e-9, 1)
     head = _head()
     scores = head.logits(_learner().average.weights(), head.observe(features))
-    for function, other in drawn[0].items():
-        [decisions] = np.nonzero(sites.indices == sites.functions.index(function))
+    for site, other in drawn[0].items():
+        [decisions] = np.nonzero(sites.indices == sites.functions.index(site.caller))
         rows = scores[decisions]
         lag = rows[np.arange(len(rows)), advice[decisions]][:, np.newaxis] - rows
         lag[np.arange(len(rows)), advice[decisions]] = np.inf
-        assert lag[other.decision, other.advice] == pytest.approx(lag.min(), abs=1e-2)
+        assert lag[site.ordinal, other] == pytest.approx(lag.min(), abs=1e-2)
 
 
 def _noisy_samples(rng: np.random.Generator, count: int) -> Samples:
