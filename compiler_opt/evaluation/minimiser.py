@@ -20,10 +20,17 @@ def minimised(
       items: at least one; `holds` is true of all of them and false of none.
       holds: of some items, the found ones first.
       most: stops when so many are found.
-      is_monotone: whether `holds` stays true when items are added; otherwise single ones are left out in the end.
+      is_monotone: whether `holds` stays true when items are added; otherwise halves that suffice alone are taken
+        first, and single items are left out in the end.
     """
     found: list[T] = []
     rest = list(items)
+    while not is_monotone and len(rest) > 1:
+        halves = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+        alone = next((half for half in halves if holds(half)), None)
+        if alone is None:
+            break
+        rest = alone
     while rest and (not found or not holds(found)):
         if len(found) == most:
             return found, False
