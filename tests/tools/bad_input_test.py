@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt.commands import module_of
 from compiler_opt.files import exclusive_directory
 from tests import programs
 from tests.tools.bad_input import blocks, builds, corpora, policies, settings
-from tests.tools.bad_input.mistake import GOOD, SCRIPTS, Mistake
+from tests.tools.bad_input.mistake import GOOD, Mistake
 from tests.tools.bad_input.place import make_place
 
 MISTAKES = (*settings.MISTAKES, *corpora.MISTAKES, *builds.MISTAKES, *policies.MISTAKES, *blocks.MISTAKES)
@@ -35,7 +36,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def run(place: Path, temporary: Path, tool: str, flags: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
     arguments = (f"--{name}={value}" for name, value in flags.items())
-    return programs.run(SCRIPTS[tool], *arguments, cwd=place, environment={"TMPDIR": str(temporary)})
+    return programs.run(module_of(tool), *arguments, cwd=place, environment={"TMPDIR": str(temporary)})
 
 
 def files(folder: Path) -> dict[str, int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests import programs
 
 WAYS = {
     "script": [sys.executable, "compiler_opt/tools/doctor.py"],
@@ -16,9 +16,9 @@ WAYS = {
 
 
 def doctor(way: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "PYTHONPATH": "."}
+    command, environment = [*WAYS[way], *arguments], {**os.environ, "PYTHONPATH": "."}
     return subprocess.run(
-        [*WAYS[way], *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60
+        command, cwd=programs.ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60
     )
 
 
@@ -40,7 +40,7 @@ def test_help_shows_its_own_flags(way: str) -> None:
 
 
 def test_a_wrong_compiler_is_one_line() -> None:
-    result = doctor("module", "--clang_path=missing/clang")
+    result = programs.run("compiler_opt.tools.doctor", "--clang_path=missing/clang")
     assert result.returncode == 2
     assert result.stdout == ""
     assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
@@ -51,7 +51,7 @@ def test_an_unusable_compiler_is_status_2(tmp_path: Path) -> None:
     clang = tmp_path / "clang"
     clang.write_text("#!/bin/sh\necho clang version 17.0.0\n")
     clang.chmod(0o755)
-    result = doctor("module", "--clang_path", str(clang))
+    result = programs.run("compiler_opt.tools.doctor", "--clang_path", str(clang))
     assert result.returncode == 2
     assert "cannot be trained" in result.stdout
     assert "apt-get install lld-17" in result.stdout

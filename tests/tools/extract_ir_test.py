@@ -1,28 +1,16 @@
 import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from compiler_opt.corpus.description import Corpus
-
-ROOT = Path(__file__).parents[2]
-
-WAYS = {
-    "script": [sys.executable, "compiler_opt/tools/extract_ir.py"],
-    "module": [sys.executable, "-m", "compiler_opt.tools.extract_ir"],
-    "verb": [sys.executable, "-m", "compiler_opt", "extract_ir"],
-}
+from tests import programs
 
 
-def extract_ir(*arguments: str, way: str = "module") -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "PYTHONPATH": "."}
-    return subprocess.run(
-        [*WAYS[way], *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60
-    )
+def extract_ir(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return programs.run("compiler_opt.tools.extract_ir", *arguments)
 
 
 @pytest.fixture(name="database")
@@ -37,9 +25,8 @@ def database_fixture(tmp_path: Path) -> Path:
     return tmp_path / "compile_commands.json"
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_each_way_to_start_it(way: str, database: Path, tmp_path: Path) -> None:
-    result = extract_ir("--input", str(database), "--input_type=json", f"--output_dir={tmp_path / 'corpus'}", way=way)
+def test_a_database(database: Path, tmp_path: Path) -> None:
+    result = extract_ir("--input", str(database), "--input_type=json", f"--output_dir={tmp_path / 'corpus'}")
     assert result.returncode == 0, result.stderr
     assert "1 modules of 2 objects (0 left out by --cmd_filter, 1 without a usable module)" in result.stdout
     assert f"left out: {tmp_path / 'plain.o'}: has no section .llvmbc" in result.stdout

@@ -1,31 +1,18 @@
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from compiler_opt.corpus.ready_made import manifest
-
-ROOT = Path(__file__).parents[2]
-
-WAYS = {
-    "script": [sys.executable, "compiler_opt/tools/fetch_corpus.py"],
-    "module": [sys.executable, "-m", "compiler_opt.tools.fetch_corpus"],
-    "verb": [sys.executable, "-m", "compiler_opt", "fetch_corpus"],
-}
+from tests import programs
 
 
-def fetch_corpus(*arguments: str, way: str = "module") -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "PYTHONPATH": "."}
-    return subprocess.run(
-        [*WAYS[way], *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60
-    )
+def fetch_corpus(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return programs.run("compiler_opt.tools.fetch_corpus", *arguments)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_list_names_every_project_and_licence(way: str) -> None:
-    result = fetch_corpus("--list", way=way)
+def test_the_list_names_every_project_and_licence() -> None:
+    result = fetch_corpus("--list")
     assert result.returncode == 0, result.stderr
     for project in manifest.load().projects.values():
         assert project.name in result.stdout

@@ -1,4 +1,4 @@
-"""The entry points, flags with which each succeeds, and the form of a mistake."""
+"""Flags with which each entry point succeeds, and the form of a mistake."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,34 +6,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 CLANG, NEWER_CLANG = "/usr/bin/clang-19", "/usr/bin/clang-22"
-
-SCRIPTS = {
-    "choose_margin": "compiler_opt/tools/choose_margin.py",
-    "collect_blocks": "compiler_opt/tools/collect_blocks.py",
-    "deploy": "compiler_opt/tools/deploy.py",
-    "doctor": "compiler_opt/tools/doctor.py",
-    "fetch_corpus": "compiler_opt/tools/fetch_corpus.py",
-    "extract_ir": "compiler_opt/tools/extract_ir.py",
-    "generate_default_trace": "compiler_opt/tools/generate_default_trace.py",
-    "generate_vocab": "compiler_opt/tools/generate_vocab.py",
-    "train_bc": "compiler_opt/rl/train_bc.py",
-    "train_locally": "compiler_opt/rl/train_locally.py",
-    "evaluate": "compiler_opt/tools/evaluate.py",
-    "explain": "compiler_opt/tools/explain.py",
-    "optimize": "compiler_opt/tools/optimize.py",
-    "export_policy": "compiler_opt/tools/export_policy.py",
-    "import_policy": "compiler_opt/tools/import_policy.py",
-    "search": "compiler_opt/tools/search.py",
-    "headroom": "compiler_opt/tools/headroom.py",
-    "screen_options": "compiler_opt/tools/screen_options.py",
-    "verify_corpus": "compiler_opt/tools/verify_corpus.py",
-    "make_corpus": "compiler_opt/tools/make_corpus.py",
-    "profile_blocks": "compiler_opt/tools/profile_blocks.py",
-    "combine_training_corpus": "compiler_opt/tools/combine_training_corpus.py",
-    "corpus_stats": "compiler_opt/tools/corpus_stats.py",
-    "train_throughput": "compiler_opt/tools/train_throughput.py",
-    "evaluate_throughput": "compiler_opt/tools/evaluate_throughput.py",
-}
 
 GOOD: Mapping[str, Mapping[str, str]] = {
     "choose_margin": {"clang_path": CLANG, "data_path": "corpus", "policy_path": "policy"},
@@ -89,26 +61,9 @@ GOOD: Mapping[str, Mapping[str, str]] = {
 """Flags with which each succeeds in the folder of `place.make_place`; a mistake replaces one."""
 
 OUTPUT_FLAG = {
-    "collect_blocks": "output_dir",
-    "deploy": "output",
-    "fetch_corpus": "output_dir",
-    "extract_ir": "output_dir",
-    "generate_default_trace": "output_path",
-    "generate_vocab": "output_dir",
-    "train_bc": "root_dir",
-    "train_locally": "root_dir",
-    "evaluate": "output_path",
-    "explain": "output_path",
-    "optimize": "output",
-    "export_policy": "output_path",
-    "import_policy": "output_path",
-    "search": "output_dir",
-    "headroom": "output_dir",
-    "screen_options": "output_dir",
-    "make_corpus": "output_dir",
-    "profile_blocks": "output_dir",
-    "corpus_stats": "output_path",
-    "train_throughput": "output_dir",
+    tool: next(name for name, value in flags.items() if value.startswith("out/"))
+    for tool, flags in GOOD.items()
+    if any(value.startswith("out/") for value in flags.values())
 }
 
 
