@@ -34,8 +34,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield place
 
 
-def run(place: Path, temporary: Path, tool: str, flags: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
-    arguments = (f"--{name}={value}" for name, value in flags.items())
+def run(place: Path, temporary: Path, tool: str, flags: Mapping[str, str | None]) -> "subprocess.CompletedProcess[str]":
+    arguments = (f"--{name}={value}" for name, value in flags.items() if value is not None)
     return programs.run(module_of(tool), *arguments, cwd=place, environment={"TMPDIR": str(temporary)})
 
 

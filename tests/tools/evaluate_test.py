@@ -190,34 +190,6 @@ def test_a_model_that_is_built_into_the_compiler(corpus: Corpus, clang_path: str
     assert totals["embedded"]["num_failures"] == 0
 
 
-def test_mistakes_are_one_line(corpus: Corpus, clang_path: str, policy_path: Path, tmp_path: Path) -> None:
-    good = {
-        "data_path": corpus.root,
-        "policy_path": policy_path,
-        "output_path": tmp_path / "output",
-        "clang_path": clang_path,
-    }
-    (tmp_path / "file").write_text("")
-    mistakes = {
-        "data_path": (tmp_path / "absent", "no such file"),
-        "policy_path": (tmp_path / "absent", "expected a policy"),
-        "output_path": (tmp_path / "file", "cannot be written"),
-        "clang_path": (tmp_path / "absent", "no such file"),
-        "baselines": ("sometimes", "unknown baseline 'sometimes'"),
-        "compile_task": ("cooking", "unknown problem 'cooking'"),
-        "training_log": (tmp_path / "absent", "cannot read the training log"),
-        "module_filter": ("absent", "'absent' matches none of 4 modules"),
-        "projects": ("absent", "there is no project 'absent'"),
-    }
-    for flag, (value, message) in mistakes.items():
-        result = run(*(f"--{name}={argument}" for name, argument in {**good, flag: value}.items()))
-        assert (result.returncode, result.stdout) == (2, ""), flag
-        assert message in result.stderr
-        assert result.stderr.startswith("error: ")
-        assert result.stderr.count("\n") == 1
-    assert list((tmp_path).glob("output/*")) == []
-
-
 def test_a_policy_for_other_features_is_refused(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
     policy = save_policy(tmp_path / "policy", "number_of_moons")
     result = run(

@@ -120,21 +120,3 @@ def test_links_with_thinlto(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert "1 modules of 1 that were linked" in result.stdout
     assert sorted(path.name for path in corpus.iterdir()) == ["a.o.bc", "a.o.thinlto.bc", "corpus_description.json"]
-
-
-def test_mistakes_are_one_line(database: Path, tmp_path: Path) -> None:
-    output = f"--output_dir={tmp_path / 'corpus'}"
-    for arguments, message in (
-        ([output], "--input"),
-        ([f"--input={database}"], "--output_dir"),
-        ([f"--input={database}", output, "--input_type=nonsense"], "--input_type"),
-        ([f"--input={tmp_path / 'none'}", output], "cannot be read"),
-        ([f"--input={database}", f"--output_dir={tmp_path}"], "is not empty"),
-        ([f"--input={database}", output, "--cmd_filter=("], "is not a regular expression"),
-    ):
-        result = extract_ir(*arguments)
-        assert result.returncode == 2
-        assert message in result.stderr.splitlines()[-1]
-        assert result.stderr.splitlines()[-1].startswith("error: ")
-        assert "Traceback" not in result.stderr
-        assert not (tmp_path / "corpus" / "corpus_description.json").exists()

@@ -33,18 +33,3 @@ def test_the_cost_is_printed_before_the_download(tmp_path: Path, monkeypatch: py
     )
     assert result.returncode == 2
     assert "pip cannot download the source archive" in result.stderr.splitlines()[-1]
-
-
-def test_mistakes_are_one_line(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for arguments, message in (
-        ([], "expected --output_dir"),
-        (["--set=huge", f"--output_dir={tmp_path}"], "no ready-made corpus 'huge'"),
-        ([f"--output_dir={tmp_path}", "--clang_path=/nowhere/clang"], "/nowhere/clang"),
-        ([f"--output_dir={tmp_path / 'file' / 'x'}"], "cannot be written"),
-    ):
-        result = fetch_corpus(*arguments)
-        assert result.returncode == 2
-        assert message in result.stderr.splitlines()[-1]
-        assert "Traceback" not in result.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -213,29 +213,3 @@ def _descendants(pid: int) -> list[psutil.Process]:
             child.name()  # which psutil keeps
             found.append(child)
     return found
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--data_path={corpus}"], "expected --output_path"),
-        (["--data_path={corpus}", "--output_path={tmp}/t", "--policy_path={tmp}"], "expected both --policy_path and"),
-        (["--data_path={corpus}", "--output_path={tmp}/t", "--record_policy"], "expected --policy_path, which decides"),
-        (["--data_path={corpus}", "--output_path={tmp}/t", "--module_filter=["], "not a regular expression"),
-        (["--data_path={corpus}", "--output_path={tmp}/t", "--module_filter=xyz"], "matches none of 4 modules"),
-        (["--data_path={corpus}", "--output_path={tmp}/t", "--sampling_rate=0"], "sampling rate"),
-        (["--data_path={corpus}", "--output_path={tmp}/t", "--compile_task=cooking"], "unknown problem 'cooking'"),
-        (
-            ["--data_path={corpus}", "--policy_path={tmp}", "--output_performance_path={tmp}/p.csv"],
-            "expected a policy",
-        ),
-    ],
-)
-@pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
-def test_mistakes_are_one_line(corpus: Corpus, tmp_path: Path, arguments: list[str], complaint: str) -> None:
-    status, _, errors = run(*(argument.format(tmp=tmp_path, corpus=corpus.root) for argument in arguments))
-    assert status == 2
-    (line,) = errors.splitlines()
-    assert line.startswith("error: ")
-    assert complaint in line
-    assert list(tmp_path.iterdir()) == []

@@ -87,6 +87,10 @@ MISTAKES = (
         {"input": "build/links.json"},
         ("build/links.json: has no object to extract, only 1 entries that link (app); 1 entries without a command",),
     ),
+    Mistake("no input", ("extract_ir",), {"input": None}, ("--input",)),
+    Mistake("unknown type of input", ("extract_ir",), {"input_type": "nonsense"}, ("--input_type",)),
+    Mistake("no filter", ("extract_ir",), {"cmd_filter": "("}, ("is not a regular expression",)),
+    Mistake("no output folder", ("extract_ir", "fetch_corpus"), {"output_dir": None}, ("--output_dir",)),
     Mistake("no such set", ("fetch_corpus",), {"set": "enormous"}, ("'enormous'", "smoke")),
     Mistake(
         "output folder holds something else",

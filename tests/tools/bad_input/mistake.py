@@ -69,9 +69,13 @@ OUTPUT_FLAG = {
 
 @dataclasses.dataclass(frozen=True)
 class Mistake:
-    """A mistake and its flags; the message contains `words`, such as the name of the file and the remedy."""
+    """A mistake and its flags; the message contains `words`, such as the name of the file and the remedy.
+
+    Attributes:
+      flags: in place of the good ones; None leaves a flag out.
+    """
 
     name: str
     tools: tuple[str, ...]
-    flags: Mapping[str, str]
+    flags: Mapping[str, str | None]
     words: tuple[str, ...]

@@ -101,6 +101,42 @@ MISTAKES = (
     Mistake(
         "output below a file", ("verify_corpus",), {"output_path": "file/x.json"}, ("file/x.json", "cannot be written")
     ),
+    Mistake(
+        "no such problem",
+        ("evaluate", "generate_default_trace"),
+        {"compile_task": "cooking"},
+        ("unknown problem 'cooking'",),
+    ),
+    Mistake("no such baseline", ("evaluate",), {"baselines": "sometimes"}, ("unknown baseline 'sometimes'",)),
+    Mistake("no such log", ("evaluate",), {"training_log": "no/such.jsonl"}, ("cannot read the training log",)),
+    Mistake(
+        "filter of no module",
+        ("evaluate", "generate_default_trace"),
+        {"module_filter": "absent"},
+        ("'absent' matches none of 4 modules",),
+    ),
+    Mistake("filter of modules", ("generate_default_trace",), {"module_filter": "["}, ("not a regular expression",)),
+    Mistake("no such project", ("evaluate",), {"projects": "absent"}, ("there is no project 'absent'",)),
+    Mistake("sample of none", ("generate_default_trace",), {"sampling_rate": "0"}, ("sampling rate",)),
+    Mistake("no trace", ("generate_default_trace",), {"output_path": None}, ("expected --output_path",)),
+    Mistake(
+        "policy without a report",
+        ("generate_default_trace",),
+        {"policy_path": "policy"},
+        ("expected both --policy_path and",),
+    ),
+    Mistake(
+        "record of no policy",
+        ("generate_default_trace",),
+        {"record_policy": "true"},
+        ("expected --policy_path, which decides",),
+    ),
+    Mistake(
+        "report on no policy",
+        ("generate_default_trace",),
+        {"output_path": None, "policy_path": "build", "output_performance_path": "out/performance.csv"},
+        ("expected a policy",),
+    ),
     Mistake("no compiles", ("search",), {"budget": "0"}, ("--budget", "3")),
     Mistake(
         "an option that the compiler lacks",
