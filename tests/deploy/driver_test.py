@@ -106,7 +106,6 @@ def both(compiler: Compiler, place: Path, arguments: list[str]) -> tuple[dict[st
     return made[0], made[1]
 
 
-@pytest.mark.both_compilers
 @pytest.mark.parametrize("name", DECIDES)
 def test_the_policy_decides(compiler: Compiler, place: Path, name: str) -> None:
     arguments = ["-Werror", *DECIDES[name].split()]
