@@ -3,10 +3,11 @@
     python -m benchmarks.choose_options --data_path=$CORPUS/train --screening=$SCREENING --output_dir=$OUTPUT
 
 The gain of a set is the mean over languages of the mean over projects of the change of weighted text. A set is refused
-if a module fails to compile with it, or if the programs of `benchmarks/programs/` of these projects execute more
-instructions (under callgrind) than `--max_mean` and `--max_program` allow; what a corpus of another architecture
-executes is not measured. What is measured is kept in the folder, and the same command continues. It prints each step;
-`OUTPUT/steps.json` has them, `OUTPUT/options.json` the set, `OUTPUT/menu.json` a menu of sets that differ by function.
+if a module fails to compile with it, if a project gets larger than `--max_project` allows, or if the programs of
+`benchmarks/programs/` of these projects execute more instructions (under callgrind) than `--max_mean` and
+`--max_program` allow; what a corpus of another architecture executes is not measured. What is measured is kept in the
+folder, and the same command continues. It prints each step; `OUTPUT/steps.json` has them, `OUTPUT/options.json` the
+set, `OUTPUT/menu.json` a menu of sets that differ by function.
 """
 
 import collections
@@ -60,6 +61,7 @@ _START = flags.DEFINE_string("start", "", "Options to begin with, with spaces be
 _REFUSED = flags.DEFINE_list("refused", [], "Names of options that are not chosen, besides those of trust.py.")
 _MAX_MEAN = flags.DEFINE_float("max_mean", 0.001, "Relative growth of instructions, mean of the programs.")
 _MAX_PROGRAM = flags.DEFINE_float("max_program", 0.01, "Relative growth of instructions of each program.")
+_MAX_PROJECT = flags.DEFINE_float("max_project", 0.02, "Relative growth of text of each project.")
 _AT_LEAST = flags.DEFINE_float("at_least", 2e-4, "Relative change of text that a further option has to make.", 0.0)
 _PAIRS = flags.DEFINE_integer("pairs", 8, "Options that remain of which pairs are tried.", 0)
 _MENU = flags.DEFINE_integer("menu", 0, "Options to try on top of the set for the menu; 0 for no menu.", 0)
@@ -171,6 +173,10 @@ def entry() -> None:
             return math.inf if found.failures else gain(found, languages)
 
         def constraint(options: OptionSet) -> str:
+            found = measured(options)
+            largest = max(found.projects, key=found.text)
+            if found.text(largest) > _MAX_PROJECT.value:
+                return f"text of {largest} {100 * found.text(largest):+.2f}%"
             try:
                 changes = programs.changes(options, _MAX_PROGRAM.value)
             except (BenchmarkError, CompileError) as error:
