@@ -17,9 +17,8 @@ from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.object_file import read_parts
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.measure.attribution import Attribution
+from compiler_opt.measure.attribution import METRICS, Attribution
 from compiler_opt.measure.wall_time import wall_times
-from compiler_opt.optimize.speed import METRICS
 from compiler_opt.policies.decisions import Decisions
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.inlining import PROBLEM

@@ -31,18 +31,20 @@ Card = tuple[str, Cell, str]
 
 
 def write_report(
-    folder: Path, tables: Mapping[str, Iterable[Mapping[str, Any]]], summary: Mapping[str, Any], html: str
+    folder: Path, tables: Mapping[str, Iterable[Mapping[str, Any]]], summary: Mapping[str, Any], html: str | None
 ) -> Path:
-    """Writes CSV files (name -> rows), `summary.json` and `report.html`, each atomically; returns the page's path.
+    """Writes CSV files (name -> rows), `summary.json` and `report.html`, each atomically; returns the last one's path.
 
     Raises:
       OutputError: a file cannot be written; existing files are untouched.
     """
     files = {name: csv_text(rows) for name, rows in tables.items()}
-    files |= {"summary.json": json.dumps(summary, indent=2) + "\n", "report.html": html}
+    files["summary.json"] = json.dumps(summary, indent=2) + "\n"
+    if html is not None:
+        files["report.html"] = html
     for name, contents in files.items():
         write_text(folder / name, contents)
-    return folder / "report.html"
+    return folder / name
 
 
 def module_rows(evaluation: Evaluation) -> Iterable[dict[str, Any]]:

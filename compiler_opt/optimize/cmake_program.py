@@ -26,7 +26,6 @@ from compiler_opt.optimize.cmake_files import (
     toolchain_file,
 )
 from compiler_opt.optimize.program import (
-    Built,
     Kind,
     Program,
     Source,
@@ -165,7 +164,7 @@ class CMakeProgram(Program):
                     f"if CMake is given another compiler; expected {' or '.join(sorted(expected))}"
                 )
 
-    def build(self, variant: Variant, on_progress: Callable[[int, int], object]) -> Built:
+    def build(self, variant: Variant, on_progress: Callable[[int, int], object]) -> None:
         log = variant.log("build")
 
         def report(output: bytes) -> None:
@@ -179,7 +178,6 @@ class CMakeProgram(Program):
         )
         if not result.ok:
             raise ConfigError(f"{variant.folder}: the build failed: {_first_error(log, result)}; see {log}")
-        return Built(result.cpu_s, log)
 
     def targets(self, variant: Variant) -> tuple[Target, ...]:
         return tuple(

@@ -22,7 +22,6 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.llvm import processes
 from compiler_opt.optimize.program import (
     CXX_SUFFIXES,
-    Built,
     Compilers,
     Kind,
     Program,
@@ -139,13 +138,11 @@ class DatabaseProgram(Program):
     def prepare(self, variant: Variant) -> None:
         variant.folder.mkdir(parents=True, exist_ok=True)
 
-    def build(self, variant: Variant, on_progress: Callable[[int, int], object]) -> Built:
+    def build(self, variant: Variant, on_progress: Callable[[int, int], object]) -> None:
         log = variant.log("build")
         total = len(self._commands) + len(self._links)
-        cpu_s = 0.0
         done = 0
-        for done, result in enumerate(self._compile(variant, log), 1):
-            cpu_s += result.cpu_s
+        for done, _ in enumerate(self._compile(variant, log), 1):
             on_progress(done, total)
         for number, link in enumerate(self._links, 1):
             command = self._link_command(link, variant)
@@ -155,9 +152,7 @@ class DatabaseProgram(Program):
             result = processes.run_logged(command, log, cwd=link.directory, environment=build_environment())
             if not result.ok:
                 raise ConfigError(f"{variant.folder}: linking failed: {result.describe()}; see {log}")
-            cpu_s += result.cpu_s
             on_progress(done + number, total)
-        return Built(cpu_s, log)
 
     def _compile(self, variant: Variant, log: Path) -> Iterator[processes.ProcessResult]:
         """Compiles the objects that do not exist yet, several at a time; yields each result."""

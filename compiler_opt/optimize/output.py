@@ -1,13 +1,17 @@
-"""Writes the results of an optimisation: `targets.csv`, `summary.json`, `report.html`, terminal table."""
+"""Writes the results of an optimisation: `targets.csv`, `summary.json`, terminal table, and a page for size."""
 
 import dataclasses
 import shlex
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.report_parts import change_headline, write_report
-from compiler_opt.optimize.results import Cost, Result, TargetSize
+from compiler_opt.evaluation.statistics import relative_change
+from compiler_opt.optimize.results import Measured, Result, SizeResult, SpeedResult, TargetSize
+from compiler_opt.optimize.state import Cost
 from compiler_opt.report import page
 from compiler_opt.report.formatting import bytes_text, change_text, count_text, duration_text
 from compiler_opt.report.table import Cell, Change, Table, size_cells
@@ -17,9 +21,10 @@ _MAX_NAMED = 8
 
 
 def write(result: Result, folder: Path, drivers: Path, history: History | None = None) -> Path:
-    """Writes all files into a folder, see `report_parts.write_report`.
+    """Writes all files into a folder, see `report_parts.write_report`; returns the page's path, or the summary's.
 
-    The page shows how to use the drivers in the folder `drivers`, and a plot of the training if its history is given.
+    The page, for size only, shows how to use the drivers in the folder `drivers`, and a plot of the training if its
+    history is given.
     """
     rows = [
         {
@@ -34,17 +39,64 @@ def write(result: Result, folder: Path, drivers: Path, history: History | None =
         }
         for target in result.targets
     ]
-    return write_report(folder, {"targets.csv": rows}, result.to_json(), render(result, drivers, history))
+    tables: dict[str, list[dict[str, Any]]] = {"targets.csv": rows}
+    html = None
+    if isinstance(result, SizeResult):
+        html = render(result, drivers, history)
+    elif isinstance(result, SpeedResult):
+        changes = result.functions.items()
+        tables["functions.csv"] = [{"function": name, "change": round(change)} for name, change in changes]
+    return write_report(folder, tables, result.to_json(), html)
 
 
 def terminal_table(result: Result) -> str:
     """The result as plain text."""
+    if isinstance(result, SpeedResult):
+        table, more = _builds(result), [*_wall_lines(result), *_test_lines(result), *_search_lines(result)]
+    else:
+        table, more = _targets(result), _test_lines(result)
     cost = (
         f"cost: {duration_text(result.cost.wall_s)}, {result.cost.cpu_s:,.0f} CPU seconds, "
         f"{count_text(result.cost.compiles, 'compilation')}"
     )
-    lines = [*_targets(result).lines(), "", *_test_lines(result), cost, *_change_lines(result), *result.notes[1:]]
-    return "\n".join(lines)
+    changes = _change_lines(result) if isinstance(result, SizeResult) else []
+    return "\n".join([*table.lines(), "", *more, cost, *changes, *result.notes[1:]])
+
+
+def _builds(result: SpeedResult) -> Table:
+    def row(name: str, value: Callable[[Measured], int]) -> list[Cell]:
+        plain, profiled, optimized = map(value, (result.default, result.profiled, result.optimized))
+        changes = [Change(relative_change(plain, each)) for each in (profiled, optimized)]
+        return [name, f"{plain:,}", f"{profiled:,}", changes[0], f"{optimized:,}", changes[1]]
+
+    rows = [
+        row("instructions", lambda build: build.counts.instructions),
+        row("estimated cycles", lambda build: build.counts.cycles),
+        row(f"{result.metric} without libraries", lambda build: build.own),
+        row("first-level misses", lambda build: build.counts.l1_misses),
+        row("last-level misses", lambda build: build.counts.ll_misses),
+        row("mispredicted branches", lambda build: build.counts.mispredicts),
+        row("bytes of text", lambda build: build.text_bytes),
+    ]
+    return Table(["benchmark", "plain", "profile", "change", "optimized", "change"], rows)
+
+
+def _wall_lines(result: SpeedResult) -> Iterator[str]:
+    for name, times in zip(("plain", "profile", "optimized"), result.wall, strict=False):
+        change, low, high = (change_text(each - 1) for each in dataclasses.astuple(times.ratio))
+        yield f"wall time, {name}: {times.seconds.value:.3f} s, {change} ({low} to {high}, 95%)"
+
+
+def _search_lines(result: SpeedResult) -> Iterator[str]:
+    yield (
+        f"the build replays {count_text(result.num_decisions, 'decision')}; "
+        f"hot: {count_text(result.hot_functions, 'function')}; "
+        f"the search took {count_text(result.compiles, 'compilation')}"
+    )
+    if not result.kept:
+        yield (
+            "nothing is kept: no decisions were found that are better than the profile alone; no compilers are deployed"
+        )
 
 
 def _targets(result: Result) -> Table:
@@ -67,12 +119,12 @@ def _target(result: Result, target: TargetSize) -> list[Cell]:
 def _test_lines(result: Result) -> list[str]:
     runs = [
         f"tests, {name}: {'passed' if run.passed else 'FAILED'} ({run.summary}; {run.log})"
-        for name, run in zip(("plain -Oz", "optimized"), result.tests, strict=False)
+        for name, run in zip(("plain", "optimized"), result.tests.runs, strict=False)
     ]
-    return runs + (result.verdict.lines() if result.verdict is not None else [])
+    return runs + (result.tests.verdict.lines() if result.tests.verdict is not None else [])
 
 
-def _change_lines(result: Result) -> list[str]:
+def _change_lines(result: SizeResult) -> list[str]:
     """Sentences about a reused policy: what is new to it, and whether to retrain; empty for a newly trained one."""
     lines = []
     changes = result.changes
@@ -104,7 +156,7 @@ def usage(drivers: Path) -> list[str]:
     ]
 
 
-def render(result: Result, drivers: Path, history: History | None = None) -> str:
+def render(result: SizeResult, drivers: Path, history: History | None = None) -> str:
     """The page; see `write`."""
     shown = result.main[:_MAX_BARS]
     smaller = sum(target.change < 0 for target in result.main)
@@ -135,22 +187,22 @@ def render(result: Result, drivers: Path, history: History | None = None) -> str
     )
 
 
-def _lead(result: Result) -> str:
+def _lead(result: SizeResult) -> str:
     main = result.main
     sentences = [
         f"{count_text(len(main), 'target')} {'takes' if len(main) == 1 else 'take'} "
         f"{bytes_text(result.optimized_bytes)} bytes of linked text with the policy instead of "
         f"{bytes_text(result.default_bytes)}."
     ]
-    if result.tests:
+    if result.tests.runs:
         sentences.append(_tests_sentence(result))
     return " ".join(sentences)
 
 
-def _tests_sentence(result: Result) -> str:
-    verdict = result.verdict
+def _tests_sentence(result: SizeResult) -> str:
+    verdict = result.tests.verdict
     if verdict is None:
-        return f"The project's own tests {'pass' if all(run.passed for run in result.tests) else 'fail'}."
+        return f"The project's own tests {'pass' if all(run.passed for run in result.tests.runs) else 'fail'}."
     if result.tests_broken:
         return f"The policy BREAKS {count_text(len(verdict.broken), 'test')} of the project: do not use this build."
     return "The policy breaks none of the project's own tests: those that fail are flaky, or fail without it, too."

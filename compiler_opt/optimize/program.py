@@ -100,14 +100,6 @@ class Variant:
 
 
 @dataclasses.dataclass(frozen=True)
-class Built:
-    """A build: CPU seconds of all its processes, and the file with their output."""
-
-    cpu_s: float
-    log: Path
-
-
-@dataclasses.dataclass(frozen=True)
 class Source:
     """An object of the build, named relative to the build folder, and its source.
 
@@ -180,8 +172,8 @@ class Program(abc.ABC):
         """
 
     @abc.abstractmethod
-    def build(self, variant: Variant, on_progress: Callable[[int, int], object]) -> Built:
-        """Builds a prepared variant; continues an interrupted build.
+    def build(self, variant: Variant, on_progress: Callable[[int, int], object]) -> None:
+        """Builds a prepared variant, with all output in its log `build`; continues an interrupted build.
 
         `on_progress` is called with the number of steps done and of all steps.
 

@@ -1,14 +1,18 @@
 """Results of an optimisation: sizes of each target before and after, the tests, and the cost."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from compiler_opt.errors import CorpusError
 from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.llvm.object_file import TextParts, linked_parts, read_parts
+from compiler_opt.measure.callgrind import Counts
+from compiler_opt.measure.wall_time import WallTimes
 from compiler_opt.optimize.changes import Changes
 from compiler_opt.optimize.program import Kind, Program, Target, TestRun, Variant, targets_of_tests
+from compiler_opt.optimize.state import Cost
 from compiler_opt.optimize.verdict import Verdict
 
 MAX_NEW_DECISIONS = 0.25
@@ -50,43 +54,38 @@ class TargetSize:
 
 
 @dataclasses.dataclass(frozen=True)
-class Cost:
-    """Cost of a step: seconds, CPU seconds, compilations."""
+class Tests:
+    """What the project's tests say.
 
-    step: str
-    wall_s: float
-    cpu_s: float
-    compiles: int
+    Attributes:
+      runs: in the default and the optimised build; empty if there are none.
+      verdict: why tests failed; None if none did.
+    """
+
+    __test__ = False
+
+    runs: tuple[TestRun, ...] = ()
+    verdict: Verdict | None = None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-    """Result of an optimisation.
+    """Result of an optimisation, whatever the objective.
 
     Attributes:
       targets: main targets first, the largest first.
-      tests: in the default and the optimised build; empty if there are none.
+      tests: of both builds.
       costs: by step, in order.
-      num_modules: modules of the corpus.
-      num_decisions: the default's decisions in them.
-      changes: changes of the program since training, if the policy is reused and its program is known.
-      trained_change: change of linked text when that policy was trained; None if unknown.
       notes: sentences about how the program was built.
       provenance: compiler, policy, ..., as text, in order.
-      verdict: why tests failed; None if none did.
     """
 
     program: str
     targets: tuple[TargetSize, ...]
-    tests: tuple[TestRun, ...]
+    tests: Tests
     costs: tuple[Cost, ...]
-    num_modules: int
-    num_decisions: int
-    changes: Changes | None
-    trained_change: float | None
     notes: tuple[str, ...]
     provenance: Mapping[str, str]
-    verdict: Verdict | None = None
 
     def code_change(self, targets: "Sequence[TargetSize] | None" = None) -> float:
         """Relative change of the code of these targets together, by default of all main targets."""
@@ -95,15 +94,15 @@ class Result:
 
     @property
     def main(self) -> tuple[TargetSize, ...]:
-        return tuple(target for target in self.targets if target.role == "main")
+        return main(self.targets)
 
     @property
     def default_bytes(self) -> int:
-        return sum(target.default_bytes for target in self.main)
+        return text_bytes(self.targets)[0]
 
     @property
     def optimized_bytes(self) -> int:
-        return sum(target.optimized_bytes for target in self.main)
+        return text_bytes(self.targets)[1]
 
     @property
     def change(self) -> float:
@@ -119,7 +118,34 @@ class Result:
     @property
     def tests_broken(self) -> bool:
         """Whether the policy breaks a test."""
-        return self.verdict is not None and bool(self.verdict.broken)
+        return self.tests.verdict is not None and bool(self.tests.verdict.broken)
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        verdict = self.tests.verdict
+        return {
+            **dataclasses.asdict(self),
+            "targets": [target.to_json() for target in self.targets],
+            "tests": [dataclasses.asdict(run) for run in self.tests.runs],
+            "verdict": None if verdict is None else verdict.to_json(),
+        }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SizeResult(Result):
+    """Small text, before and after.
+
+    Attributes:
+      num_modules: modules of the corpus.
+      num_decisions: the default's decisions in them.
+      changes: changes of the program since training, if the policy is reused and its program is known.
+      trained_change: change of linked text when that policy was trained; None if unknown.
+    """
+
+    num_modules: int
+    num_decisions: int
+    changes: Changes | None
+    trained_change: float | None
 
     def retraining(self) -> str | None:
         """The reason why the policy should be trained again; None if there is none."""
@@ -138,17 +164,78 @@ class Result:
         return {"change": self.change, "targets": {target.name: target.change for target in self.main}}
 
     def to_json(self) -> dict[str, Any]:
-        """The result as JSON values."""
         return {
-            **dataclasses.asdict(self),
-            "targets": [target.to_json() for target in self.targets],
-            "verdict": None if self.verdict is None else self.verdict.to_json(),
+            **super().to_json(),
             "default_bytes": self.default_bytes,
             "optimized_bytes": self.optimized_bytes,
             "change": self.change,
             "code_change": self.code_change(),
             "retraining_advisable": self.retraining(),
         }
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """A build of the program.
+
+    Attributes:
+      counts: of the benchmark, libraries included.
+      own: the metric of the program's own functions; the rest of a change is in libraries, where nothing was decided.
+      text_bytes: of all main targets.
+    """
+
+    counts: Counts
+    own: int
+    text_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The build as JSON values."""
+        counts = {**dataclasses.asdict(self.counts), "cycles": self.counts.cycles}
+        return {**dataclasses.asdict(self), "counts": counts}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SpeedResult(Result):
+    """A fast benchmark, before and after.
+
+    Attributes:
+      kept: whether decisions were found that are better than the profile alone.
+      metric: what was to be made less.
+      default: the plain build.
+      profiled: the build by plain clang with the profile.
+      optimized: the build by the deployed compilers with the profile; `profiled` if nothing is kept.
+      functions: by symbol, what its code costs more than in the plain build, the largest differences first.
+      wall: times of the three builds.
+      num_decisions: that are replayed.
+      compiles: of modules, in the search.
+      hot_functions: that it searched.
+    """
+
+    kept: bool
+    metric: str
+    default: Measured
+    profiled: Measured
+    optimized: Measured
+    functions: Mapping[str, float]
+    wall: tuple[WallTimes, ...]
+    num_decisions: int
+    compiles: int
+    hot_functions: int
+
+    def to_json(self) -> dict[str, Any]:
+        builds = {name: getattr(self, name).to_json() for name in ("default", "profiled", "optimized")}
+        return super().to_json() | builds
+
+
+def main(targets: Iterable[TargetSize]) -> tuple[TargetSize, ...]:
+    """The main targets."""
+    return tuple(target for target in targets if target.role == "main")
+
+
+def text_bytes(targets: Iterable[TargetSize]) -> tuple[int, int]:
+    """Linked text of the main targets, with plain clang and optimised."""
+    counted = main(targets)
+    return sum(target.default_bytes for target in counted), sum(target.optimized_bytes for target in counted)
 
 
 def measure(program: Program, default: Variant, optimized: Variant, lld: Path) -> tuple[TargetSize, ...]:
@@ -159,6 +246,7 @@ def measure(program: Program, default: Variant, optimized: Variant, lld: Path) -
 
     Raises:
       CompileError, ProtocolError: a file is not ELF, or lld cannot link it.
+      CorpusError: there is no main target.
     """
     targets = program.targets(default)
     in_both = {target.name for target in program.targets(optimized)}
@@ -169,6 +257,8 @@ def measure(program: Program, default: Variant, optimized: Variant, lld: Path) -
             paths = (variant.folder / target.artifact for variant in (default, optimized))
             before, after = (_parts(path, target.kind, lld) for path in paths)
             sizes.append(TargetSize(target.name, target.kind.value, roles[target.name], before, after))
+    if not main(sizes):
+        raise CorpusError(f"{default.folder}: the build made no program or library")
     order = ("main", "part", "test")
     return tuple(sorted(sizes, key=lambda size: (order.index(size.role), -size.default_bytes, size.name)))
 

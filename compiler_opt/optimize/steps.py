@@ -1,57 +1,67 @@
-"""The steps of an optimisation; finished steps are not repeated, interrupted ones continue."""
+"""Steps of an optimisation for whatever objective; finished steps are not repeated, interrupted ones continue."""
 
 import dataclasses
 import re
 import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from compiler_opt import pretrained
-from compiler_opt.checked_values import convert
-from compiler_opt.collect.traces import meta_path
-from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making.extract import extract
 from compiler_opt.corpus.making.writing import write_description
 from compiler_opt.deploy.deployment import deploy
 from compiler_opt.deploy.policies import PolicyRequest
-from compiler_opt.errors import ConfigError, ToolchainError
-from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
-from compiler_opt.files import replaced_folder
-from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.optimize import changes
-from compiler_opt.optimize.changes import DecisionHashes, Reference
-from compiler_opt.optimize.context import SEARCH, OptimizationContext, Step
-from compiler_opt.optimize.program import Compilers, TestRun, Variant, targets_of_tests, training_objects
+from compiler_opt.errors import ConfigError
+from compiler_opt.optimize.optimization import DECISIONS, SEARCH, Optimization
+from compiler_opt.optimize.program import (
+    EMBED_BITCODE,
+    Compilers,
+    TestRun,
+    Variant,
+    targets_of_tests,
+    training_objects,
+)
+from compiler_opt.optimize.results import TargetSize, Tests, measure
+from compiler_opt.optimize.state import Record, checksum
 from compiler_opt.optimize.suites import CommandSuite
-from compiler_opt.optimize.verdict import Verdict, judge
+from compiler_opt.optimize.verdict import judge, tests_of
 from compiler_opt.pass_options.sets import OptionSets, describe_sets
-from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.progress_bar import progress_bar
-from compiler_opt.rl import pipeline
-from compiler_opt.rl.config import POLICY_DIR
-from compiler_opt.rl.default_trace import record_default_trace
-from compiler_opt.rl.pipeline import TRACE, TRAINING, PipelineStep
+from compiler_opt.search.search import SearchSettings
 
-SEEN = "seen"
-"""The folder of the program's decisions before training."""
+DEPLOYMENT = "deployment"
+"""The step that makes compilers."""
 
 _MAX_FAILURES_SHOWN = 5
-_DONE = "done before"
 _WARNING = re.compile(r"warning: mlgo.*")
 
 
-def make_corpus(context: OptimizationContext, bitcode: Variant) -> Corpus:
+@dataclasses.dataclass(frozen=True)
+class Searched:
+    """A search.
+
+    Attributes:
+      minutes: that were asked for.
+      decisions: that were found.
+      compiles: of modules.
+      hot_functions: that were searched, if the objective is speed.
+    """
+
+    minutes: float
+    decisions: int
+    compiles: int
+    hot_functions: int = 0
+
+
+def make_corpus(run: Optimization) -> Corpus:
     """Builds the program with bitcode and extracts a corpus, one project for each file that is linked.
 
     Its modules are compiled with the options of the settings.
     """
-    folder, program = context.folder / "corpus", context.program
+    folder, program, bitcode = run.folder / "corpus", run.program, run.variant("bitcode", *EMBED_BITCODE)
 
-    def work(step: Step) -> dict[str, Any]:
+    def work(record: Record) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         targets = program.targets(bitcode)
         testing = targets_of_tests(targets, program.test_programs(bitcode))
@@ -59,216 +69,155 @@ def make_corpus(context: OptimizationContext, bitcode: Variant) -> Corpus:
         if not objects:
             raise ConfigError(f"{program.name}: no target has objects of C or C++; there is nothing to optimise")
         with progress_bar(total=len(objects), description="extracting", unit="object") as bar:
-            extraction = extract(objects, folder, num_workers=context.settings.jobs, progress=bar.update)
+            extraction = extract(objects, folder, num_workers=run.settings.jobs, progress=bar.update)
         version = Corpus.load(folder).compiler_version()
         groups = sorted({name.partition("/")[0] for name in extraction.modules})
         write_description(folder, extraction.modules, projects=groups, version=version)
-        context.echo(
+        run.echo(
             f"{len(extraction.modules)} modules of {len(targets)} targets"
             + (f"; left out: {', '.join(sorted(testing))}, only used by tests" if testing else "")
         )
         for _, reason in extraction.failures[:_MAX_FAILURES_SHOWN]:
-            context.echo(f"left out: {reason}")
-        return {"modules": len(extraction.modules), "failures": len(extraction.failures)}
+            run.echo(f"left out: {reason}")
 
-    if not context.state.is_done("corpus"):
-        build(context, bitcode)
-    context.once("corpus", work, message=_DONE)
-    corpus, options = Corpus.load(folder, trusted=context.settings.trust_corpus), context.settings.pass_options
-    modules = tuple(options.apply(module, context.toolchain) for module in corpus.modules)
+    build(run, bitcode)
+    run.state.do("corpus", type(None), work, after=[bitcode.folder.name])
+    corpus, options = Corpus.load(folder, trusted=run.settings.trust_corpus), run.settings.pass_options
+    modules = tuple(options.apply(module, run.toolchain) for module in corpus.modules)
     if options:
-        context.echo(f"options of LLVM's passes: {describe_sets(modules)}")
+        run.echo(f"options of LLVM's passes: {describe_sets(modules)}")
     return dataclasses.replace(corpus, modules=modules)
 
 
-def build(context: OptimizationContext, variant: Variant) -> None:
-    """Builds a variant of the program."""
+def build(run: Optimization, variant: Variant, inputs: Sequence[object] = (), after: Collection[str] = ()) -> str:
+    """Builds a variant of the program; returns the first warning about an object compiled without the policy, or "".
+
+    `inputs` and `after` tell what its compilers do, besides their options.
+    """
     name = variant.folder.name
 
-    def work(step: Step) -> dict[str, Any]:
-        # Leftovers of an earlier step of this name may be of another compiler; an interrupted step continues.
-        if not step.result.get("begun"):
+    def work(record: Record) -> str:
+        if not record.continues:
             shutil.rmtree(variant.folder, ignore_errors=True)
-            step.result["begun"] = True
-            context.state.save()
-        context.program.prepare(variant)
+        run.program.prepare(variant)
         with progress_bar(total=None, description=name, unit="step") as bar:
 
             def report(done: int, total: int) -> None:
                 bar.total = total
                 bar.update(done - bar.n)
 
-            built = context.program.build(variant, report)
-        num_objects = len(context.program.sources(variant))
+            run.program.build(variant, report)
+        record.compiles = len(run.program.sources(variant))
         # The drivers warn if they compile anything without the policy.
-        warning = _WARNING.search(built.log.read_text(errors="replace")) if built.log.is_file() else None
-        return step.result | {
-            "cpu_s": built.cpu_s,
-            "objects": num_objects,
-            "warning": warning[0] if warning else None,
-        }
+        log = variant.log("build")
+        warning = _WARNING.search(log.read_text(errors="replace")) if log.is_file() else None
+        return warning[0] if warning else ""
 
-    context.once(name, work, message=f"{name}: {_DONE}")
+    return run.state.do(name, str, work, inputs=[dataclasses.replace(variant, folder=Path()), *inputs], after=after)
 
 
-def record_decisions(context: OptimizationContext, corpus: Corpus, *, write_trace: bool) -> None:
-    """Records the default's decisions: hashes of their features and, to clone them, a trace."""
-    problem, toolchain = context.problem, context.toolchain
-
-    if write_trace and not meta_path(context.folder / TRACE).exists():
-        context.state.forget("trace")  # Recorded when nothing was to be trained.
-
-    def work(step: Step) -> dict[str, Any]:
-        decisions = DecisionHashes(problem.decision.feature_names)
-        path = context.folder / TRACE if write_trace else None
-        with WorkerPool(toolchain, problem) as pool:
-            trace = record_default_trace(corpus, problem, toolchain, pool, path, on_context=decisions.add)
-        needed = 2 if context.reused is None and context.settings.trains else 1
-        if trace.num_modules < needed:
-            raise ConfigError(
-                f"the program has {trace.num_modules} modules with inlining decisions, of {len(corpus.modules)}; "
-                f"expected at least {needed}"
-            )
-        hashes, modules = decisions.all(), decisions.modules(module.name for module in corpus.modules)
-        Reference(modules, np.unique(hashes), {}).save(context.folder / SEEN)
-        context.echo(f"{trace.num_decisions} decisions in {len(corpus.modules)} modules")
-        if failures := trace.baseline.failures:
-            context.echo(f"{len(failures)} modules failed to compile; the first: {next(iter(failures.values()))}")
-        result: dict[str, Any] = {"modules": len(corpus.modules), "decisions": trace.num_decisions}
-        if context.reused is not None and context.reused.reference is not None:
-            result["changes"] = dataclasses.asdict(changes.compare(context.reused.reference, modules, hashes))
-        return result
-
-    context.once("trace", work, message=_DONE)
+def build_optimized(run: Optimization, compilers: Compilers, *options: str, inputs: Sequence[object] = ()) -> Variant:
+    """Builds the program with the compilers that were deployed."""
+    variant = run.variant("optimized", *options, compilers=compilers)
+    if warning := build(run, variant, inputs, [DEPLOYMENT]):
+        run.notes.append(f"Parts of the optimised build were compiled without the policy: {warning}")
+    return variant
 
 
-def train(context: OptimizationContext, corpus: Corpus) -> Path:
-    """Clones the default's decisions, unless there is a policy to start from, and trains; returns the policy's folder.
+def search(
+    run: Optimization, inputs: Sequence[object], budget: int, find: Callable[[SearchSettings, Path], Searched]
+) -> Searched:
+    """Searches for decisions for as long as the settings say, and goes on if an earlier search was shorter.
 
-    A training that is done continues if it was shorter than asked for now.
+    They depend on the corpus and on `inputs`. `budget` is in compiles a module. `find` searches, and writes a decision
+    file, beside its own state, into the folder.
     """
-    settings = context.settings.learning
-    start = settings.training.warmstart_policy_dir
-    shutil.rmtree(context.folder / POLICY_DIR, ignore_errors=True)  # Of an optimisation without training.
-    context.heading(2, f"Warm start: {start or 'a network that imitates the decisions of clang -Oz'}")
-    if start:
-        record_decisions(context, corpus, write_trace=False)
-    progress: list[str] = []
+    settings, folder = run.settings, run.folder / SEARCH
 
-    def do_step(step: PipelineStep) -> None:
-        if step.name == "trace":
-            record_decisions(context, corpus, write_trace=True)
-        elif step.name == "training":
-            _improve(context, step)
-        elif not context.state.is_done(step.name):
-            with context.state.step(step.name):
-                step.do()
-            for line in progress[-1:]:
-                context.echo(line)
-
-    trained = pipeline.run(
-        context.folder, corpus, context.problem, context.toolchain, settings, echo=progress.append, do_step=do_step
-    )
-    return trained.policy_dir
-
-
-def take_policy(context: OptimizationContext, corpus: Corpus) -> Path:
-    """Takes the policy to start from as it is or, if there is none, one that keeps the default; returns its folder."""
-    start, folder = context.settings.learning.training.warmstart_policy_dir, context.folder / POLICY_DIR
-    context.heading(2, "Decisions of clang -Oz")
-    record_decisions(context, corpus, write_trace=False)
-    context.heading(3, f"Training: none, {start or 'the default'} decides")
-    with replaced_folder(folder) as new:
-        if start:
-            source = pretrained.folder(start)  # Of it, the weights and the card: what else is there may be anything.
-            NetworkWeights.load(source).save(new)
-            if (card := ModelCard.load(source)) is not None:
-                card.save(new)
-        else:
-            NetworkWeights.keeping_default(context.problem.decision.feature_names[0]).save(new)
-    return folder
-
-
-def _improve(context: OptimizationContext, training: PipelineStep) -> None:
-    minutes, state = context.settings.learning.training.max_minutes, context.state
-    context.heading(3, f"Training: {minutes:g} minutes of reinforcement learning on this program")
-    trained = state.steps.get("training")
-    if trained is not None and trained.done and trained.result["minutes"] >= minutes:
-        context.echo(_DONE)
-        return
-    context.forget_results(SEARCH)
-    with state.step("training") as step:
-        training.do()
-        last = read_entries(context.folder / TRAINING / HISTORY_FILE)[0][-1]
-        step.result = {
-            "minutes": minutes,
-            "compiles": int(last["compiles"]),
-            "iterations": int(last["iteration"]),
-            "reward": float(last["reward_mean"]),
-        }
-        context.echo(
-            f"{last['iteration']} iterations, {last['compiles']} compilations, last reward {last['reward_mean']:+.2%}"
+    def work(record: Record) -> Searched:
+        if not record.continues:
+            shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        # An interrupted search has used some of its time.
+        left = max(0.0, settings.search_minutes - record.wall_s / 60)
+        found = find(
+            SearchSettings(budget=budget, max_minutes=left, seed=settings.seed, min_modules=settings.jobs), folder
         )
+        record.compiles = found.compiles
+        return found
+
+    return run.state.do(
+        SEARCH,
+        Searched,
+        work,
+        inputs=inputs,
+        after=["corpus"],
+        outputs=[run.folder / DECISIONS],
+        is_enough=lambda found: found.minutes >= settings.search_minutes,
+    )
 
 
-def deploy_policy(
-    context: OptimizationContext, policy_dir: Path, decisions: Path | None, options: OptionSets
+def deploy_compilers(
+    run: Optimization, request: PolicyRequest, decisions: Path | None, options: OptionSets
 ) -> Compilers:
-    """Makes compiler drivers that run the policy with options, and replay decisions if there is a file of them.
+    """Makes compiler drivers that run a policy with options, and replay decisions if there is a file of them.
 
     Raises:
       PolicyError: the policy does not fit the compiler.
-      ToolchainError: the plugin cannot be built (the message names the missing package), or the drivers are gone.
+      ToolchainError: the plugin cannot be built (the message names the missing package).
     """
-    output = context.folder / "deployed"
+    output = deployed(run)
+    drivers = output / "bin"
+    compilers = Compilers(drivers / "mlgo-clang", drivers / "mlgo-clang++", run.toolchain.tool("llvm-ar"))
+    replayed = [decisions] if decisions is not None else []
+    policy = NetworkWeights.load(request.folder).checksum() if request.folder is not None else None
 
-    def work(step: Step) -> dict[str, Any]:
+    def work(record: Record) -> None:
         shutil.rmtree(output, ignore_errors=True)
-        replayed = [decisions] if decisions is not None else []
-        request = PolicyRequest(policy_dir)
-        deploy([request], output, [context.toolchain.clang], decisions=replayed, options=options)
-        return {}
+        deploy([request], output, [run.toolchain.clang], decisions=replayed, options=options)
 
-    context.once("deployment", work, message=_DONE)
-    return deployed_compilers(context)
-
-
-def deployed_compilers(context: OptimizationContext) -> Compilers:
-    """The compiler drivers that were deployed; raises ToolchainError if they are gone."""
-    drivers = context.folder / "deployed" / "bin"
-    compilers = Compilers(drivers / "mlgo-clang", drivers / "mlgo-clang++", context.toolchain.tool("llvm-ar"))
-    for path in (compilers.c, compilers.cxx):
-        if not path.is_file():
-            raise ToolchainError(
-                f"{path}: expected a compiler driver, found none; remove {context.folder} and start over"
-            )
-    context.echo(str(drivers))
+    inputs = [policy, request.levels, checksum(decisions), options.levels, options.targets]
+    run.state.do(DEPLOYMENT, type(None), work, inputs=inputs, outputs=[compilers.c, compilers.cxx])
+    run.echo(str(drivers))
     return compilers
 
 
-def plain_compilers(toolchain: Toolchain) -> Compilers:
-    """The compilers without a policy: `clang` for C, even if the user gave `clang++`."""
-    sibling = toolchain.clang.with_name(toolchain.clang.name.replace("clang++", "clang"))
-    clang = sibling if sibling.is_file() else toolchain.clang
-    return Compilers(clang, toolchain.tool("clang++"), toolchain.tool("llvm-ar"))
+def deployed(run: Optimization) -> Path:
+    """Where the compiler drivers are deployed."""
+    return run.folder / "deployed"
 
 
-def run_tests(
-    context: OptimizationContext, default: Variant, optimized: Variant
-) -> tuple[tuple[TestRun, ...], Verdict | None]:
-    """Runs the project's tests in both builds, and finds out why tests fail; returns no runs if there are no tests."""
-    command = context.settings.test_command
-    suite = CommandSuite(command) if command else context.program.test_suite(default)
+def run_tests(run: Optimization, optimized: Variant) -> Tests:
+    """Runs the project's tests in the default and in this build, and finds out why tests fail, if there are tests."""
+    command = run.settings.test_command
+    suite = CommandSuite(command) if command else run.program.test_suite(run.default)
     if suite is None or command == ():
-        context.echo("the project registers no tests with CTest; give a command by --test_command")
-        return (), None
+        run.echo("the project registers no tests with CTest; give a command by --test_command")
+        return Tests()
+    variants = run.default, optimized
 
-    def run(variant: Variant) -> TestRun:
-        name = f"tests of {variant.folder.name}"
-        values = context.once(name, lambda step: dataclasses.asdict(suite.run(variant, variant.log("tests"))))
-        result = convert(values, TestRun)
-        context.echo(f"{name}: {'passed' if result.passed else 'FAILED'} ({result.summary})")
+    def tested(variant: Variant) -> TestRun:
+        name = tests_of(variant)
+        result = run.state.do(
+            name, TestRun, lambda record: suite.run(variant, variant.log("tests")), after=[variant.folder.name]
+        )
+        run.echo(f"{name}: {'passed' if result.passed else 'FAILED'} ({result.summary})")
         return result
 
-    runs = run(default), run(optimized)
-    return runs, judge(context, suite, default, optimized, runs)
+    runs = tested(run.default), tested(optimized)
+    return Tests(runs, judge(run, suite, variants, runs))
+
+
+def sizes(run: Optimization, optimized: Variant) -> tuple[TargetSize, ...]:
+    """Linked text of every target in the default and in this build."""
+    return measure(run.program, run.default, optimized, run.toolchain.tool("ld.lld"))
+
+
+def provenance(run: Optimization, corpus: Corpus) -> Mapping[str, str]:
+    """The compiler and what it compiled, as text."""
+    return {
+        "Compiler": f"{run.toolchain.version_text} ({run.toolchain.target})",
+        "Options": " ".join(run.default.options),
+        "Options of LLVM's passes": describe_sets(corpus.modules),
+        "Corpus": f"{len(corpus.modules)} modules, linked into {', '.join(corpus.projects())}",
+    }

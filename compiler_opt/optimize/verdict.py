@@ -22,12 +22,16 @@ from compiler_opt.checked_values import convert
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.minimiser import minimised
 from compiler_opt.optimize.bisection import MAX_MODULES, MixedBuild, differing_objects
-from compiler_opt.optimize.context import BISECTION, REPETITION, OptimizationContext, Step
+from compiler_opt.optimize.optimization import Optimization
 from compiler_opt.optimize.program import TestRun, TestSuite, Variant
+from compiler_opt.optimize.state import Record
 from compiler_opt.progress_bar import progress_bar
 
 POLICY, BEFORE, FLAKY = "policy", "before", "flaky"
 """Causes of a failure."""
+
+REPETITION, BISECTION = "tests again", "bisection"
+"""The steps that find out why tests fail."""
 
 _MIN_RUNS = 3
 _MIN_RUNS_BROKEN = 5
@@ -121,45 +125,61 @@ class _OutOfTimeError(Exception):
     """The time for the search is up."""
 
 
+@dataclasses.dataclass(frozen=True)
+class _Bisected:
+    """The modules at fault, and a sentence; `minutes` is the limit, if that was too short."""
+
+    modules: tuple[str, ...]
+    note: str
+    minutes: float | None = None
+
+
+def tests_of(variant: Variant) -> str:
+    """The step that runs the tests in a build."""
+    return f"tests of {variant.folder.name}"
+
+
 def judge(
-    context: OptimizationContext, suite: TestSuite, default: Variant, optimized: Variant, runs: Collection[TestRun]
+    run: Optimization, suite: TestSuite, variants: tuple[Variant, Variant], runs: Collection[TestRun]
 ) -> Verdict | None:
-    """Finds out why tests failed in these runs of both builds; None if none failed."""
-    names = list(dict.fromkeys(name for run in runs for name in run.failed))
+    """Finds out why tests failed in these runs of the default and the optimised build; None if none failed."""
+    names = list(dict.fromkeys(name for each in runs for name in each.failed))
     if not names:
         return None
-    deadline_s = time.monotonic() + 60 * context.settings.verdict_minutes
-
-    def repeat(step: Step) -> dict[str, Any]:
-        return _repeat(context, step, suite, (default, optimized), names, deadline_s)
-
-    tests = convert(context.once(REPETITION, repeat)["tests"], tuple[FailedTest, ...])
+    minutes = run.settings.verdict_minutes
+    deadline_s = time.monotonic() + 60 * minutes
+    tests = run.state.do(
+        REPETITION,
+        tuple[FailedTest, ...],
+        lambda record: _repeat(run, record, suite, variants, names, deadline_s),
+        after=[tests_of(variant) for variant in variants],
+    )
     verdict = Verdict(tests)
-    if verdict.broken:
-        broken = [test.name for test in verdict.broken]
-        earlier = context.state.steps.get(BISECTION)
-        if earlier is not None and earlier.result.get("minutes", math.inf) < context.settings.verdict_minutes:
-            earlier.done = False
-        found = context.once(
-            BISECTION, lambda step: _bisect(context, step, suite, (default, optimized), broken, deadline_s)
+    if broken := [test.name for test in verdict.broken]:
+        found = run.state.do(
+            BISECTION,
+            _Bisected,
+            lambda record: _bisect(run, record, suite, variants, broken, deadline_s),
+            after=[REPETITION],
+            is_enough=lambda found: found.minutes is None or found.minutes >= minutes,
         )
-        verdict = Verdict(tests, tuple(found["modules"]), found["note"])
+        verdict = dataclasses.replace(verdict, modules=found.modules, note=found.note)
     for line in verdict.lines():
-        context.echo(line)
+        run.echo(line)
     return verdict
 
 
 def _repeat(
-    context: OptimizationContext,
-    step: Step,
+    run: Optimization,
+    record: Record,
     suite: TestSuite,
     variants: tuple[Variant, Variant],
     names: list[str],
     deadline_s: float,
-) -> dict[str, Any]:
+) -> tuple[FailedTest, ...]:
     """Runs tests again, alone, in both builds in turn, until it is clear why they fail or the time is up."""
-    counted = step.result.get("tests")
-    tests = list(convert(counted, tuple[FailedTest, ...])) if counted else [FailedTest(name) for name in names]
+    counted = record.partial.get("tests", [{"name": name} for name in names])
+    tests = convert(counted, tuple[FailedTest, ...])
     with progress_bar(total=_MIN_RUNS, description="failed tests again", unit="run") as bar:
         while undecided := [test.name for test in tests if test.is_undecided]:
             if tests[0].runs and time.monotonic() > deadline_s:
@@ -167,7 +187,7 @@ def _repeat(
             default, optimized = (
                 set(suite.run(variant, variant.log("tests-again"), undecided).failed) for variant in variants
             )
-            tests = [
+            tests = tuple(
                 dataclasses.replace(
                     test,
                     default_failures=test.default_failures + (test.name in default),
@@ -177,32 +197,30 @@ def _repeat(
                 if test.is_undecided
                 else test
                 for test in tests
-            ]
-            step.result = {"tests": [dataclasses.asdict(test) for test in tests]}
-            context.state.save()
+            )
+            record.partial = {"tests": [dataclasses.asdict(test) for test in tests]}
+            run.state.save()
             bar.total = max(_MIN_RUNS, max(test.runs for test in tests))
             bar.update()
-    return step.result
+    return tests
 
 
 def _bisect(
-    context: OptimizationContext,
-    step: Step,
+    run: Optimization,
+    record: Record,
     suite: TestSuite,
     variants: tuple[Variant, Variant],
     broken: list[str],
     deadline_s: float,
-) -> dict[str, Any]:
-    """Finds the modules in which the policy breaks tests; outcomes of builds are kept in `step.result`."""
+) -> _Bisected:
+    """Finds the modules in which the policy breaks tests; outcomes of builds are kept in `record.partial`."""
     default, optimized = variants
-    folder = context.folder / "build-bisect"
-    mixed = MixedBuild(context.program, folder, default.options, default.compilers, optimized.compilers)
-    if "outcomes" not in step.result:
+    folder = run.folder / "build-bisect"
+    mixed = MixedBuild(run.program, folder, default.options, default.compilers, optimized.compilers)
+    if not record.continues:
         mixed.remove()  # The leftovers of another policy.
-        step.result = {"outcomes": {}, "compiles": 0}
-        context.state.save()
-    outcomes: dict[str, bool] = step.result["outcomes"]
-    objects = differing_objects(context.program, default, optimized)
+    outcomes: dict[str, bool] = record.partial
+    objects = differing_objects(run.program, default, optimized)
     log = mixed.variant.log("tests")
 
     with progress_bar(total=math.ceil(math.log2(len(objects) or 1)) + 3, description="bisecting", unit="build") as bar:
@@ -212,22 +230,22 @@ def _bisect(
             if key not in outcomes:
                 if time.monotonic() > deadline_s:
                     raise _OutOfTimeError
-                step.result["compiles"] += mixed.build(plain, lambda done, total: bar.refresh())
+                record.compiles += mixed.build(plain, lambda done, total: bar.refresh())
                 outcomes[key] = suite.run(mixed.variant, log, broken).passed
-                context.state.save()
+                run.state.save()
             bar.update()
             return outcomes[key]
 
         try:
             modules, note = _search(objects, passes, log)
         except _OutOfTimeError:
-            minutes = context.settings.verdict_minutes
+            minutes = run.settings.verdict_minutes
             note = f"{minutes:g} minutes (--verdict_minutes) were too few to find the modules in which it breaks them."
-            return step.result | {"modules": [], "note": note, "minutes": minutes}
+            return _Bisected((), note, minutes)
         except ConfigError as error:
             modules, note = [], f"{_UNNAMED}: {error}"
     mixed.remove()
-    return {"modules": modules, "note": note, "compiles": step.result["compiles"]}
+    return _Bisected(tuple(modules), note)
 
 
 def _search(objects: list[str], passes: Callable[[Collection[str]], bool], log: Path) -> tuple[list[str], str]:

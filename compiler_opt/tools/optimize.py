@@ -27,6 +27,7 @@ Exit status: 0 for success, 2 for an error that the user can fix, 3 if the polic
 import dataclasses
 import shlex
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 
@@ -39,13 +40,17 @@ from compiler_opt.llvm import plugin_features
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inlining_config import InliningConfig
 from compiler_opt.llvm.toolchain import Toolchain, deployed_clang, probe
+from compiler_opt.measure.attribution import METRICS
 from compiler_opt.measure.benchmark import Benchmark
-from compiler_opt.optimize import output, speed_output
+from compiler_opt.optimize import output
 from compiler_opt.optimize.cmake_program import CMakeProgram
-from compiler_opt.optimize.context import OptimizeSettings
 from compiler_opt.optimize.database_program import DatabaseProgram
-from compiler_opt.optimize.pipeline import optimize
-from compiler_opt.optimize.speed import METRICS, PROFILE, SpeedSettings, optimize_for_speed
+from compiler_opt.optimize.optimization import OptimizeSettings
+from compiler_opt.optimize.pipeline import ProgramObjective, optimize
+from compiler_opt.optimize.program import OPTIMISATION
+from compiler_opt.optimize.results import Result
+from compiler_opt.optimize.size import ReusedPolicy, SmallText
+from compiler_opt.optimize.speed import PROFILE, FastBenchmark
 from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
@@ -154,51 +159,20 @@ def entry() -> int:
         program = DatabaseProgram(_COMPILE_COMMANDS.value, _LINK_COMMAND.value, jobs)
     else:
         raise ConfigError("expected --build_dir (a CMake build folder) or --compile_commands, found neither or both")
+    toolchain = _toolchain(program.compilers(), clang_path)
+    objective: ProgramObjective[Any, Any]
     if is_speed:
-        return _optimize_for_speed(program, _toolchain(program.compilers(), clang_path), learning, test_command, jobs)
-    toolchain = inlining.extend(_toolchain(program.compilers(), clang_path), INLINING)
-    named = learning.training.warmstart_policy_dir
-    if _REUSE_POLICY.value is None:
-        learning = _with_start(learning, toolchain)
-    if search_minutes is None:
-        search_minutes = minutes if learning.training.warmstart_policy_dir != named else minutes / 2
-    training = dataclasses.replace(learning.training, max_minutes=minutes - search_minutes)
+        level, search_minutes = f"-{_LEVEL.value}", minutes
+        objective = FastBenchmark(
+            Benchmark.of(_BENCHMARK.value, _BENCHMARK_TIMEOUT_S.value), _SPEED_METRIC.value, _BYTES_PER_PERCENT.value
+        )
+    else:
+        level, toolchain = OPTIMISATION, inlining.extend(toolchain, INLINING)
+        objective, search_minutes = _small_text(learning, toolchain)
     settings = OptimizeSettings(
         output=folder,
-        learning=dataclasses.replace(learning, training=training),
-        trains=search_minutes < minutes and training.num_iterations > 0,
-        changed_settings=_changed_settings(learning),
-        reuse_policy=None if _REUSE_POLICY.value is None else pretrained.folder(_REUSE_POLICY.value),
         search_minutes=search_minutes,
-        test_command=test_command,
-        verdict_minutes=_VERDICT_MINUTES.value,
-        pass_options=_pass_options(toolchain, OptimizeSettings.level),
-        jobs=jobs,
-        trust_corpus=_TRUST_CORPUS.value,
-    )
-    result = optimize(program, toolchain, settings, echo)
-    trained = folder / TRAINING
-    history = load_history(trained) if settings.reuse_policy is None and trained.is_dir() else None
-    drivers = (folder / "deployed" / "bin").absolute()
-    report = output.write(result, folder / "report", drivers, history)
-    echo(output.terminal_table(result))
-    echo(f"compilers: {drivers / 'mlgo-clang'} and mlgo-clang++, for -Oz")
-    echo(f"report: {report}")
-    return _EXIT_TESTS_BROKEN if result.tests_broken else 0
-
-
-def _optimize_for_speed(
-    program: CMakeProgram | DatabaseProgram,
-    toolchain: Toolchain,
-    learning: PipelineSettings,
-    test_command: tuple[str, ...] | None,
-    jobs: int,
-) -> int:
-    folder, level = _OUTPUT.value, f"-{_LEVEL.value}"
-    settings = OptimizeSettings(
-        output=folder,
-        learning=learning,
-        trains=False,
+        seed=learning.training.seed,
         test_command=test_command,
         verdict_minutes=_VERDICT_MINUTES.value,
         level=level,
@@ -206,22 +180,33 @@ def _optimize_for_speed(
         jobs=jobs,
         trust_corpus=_TRUST_CORPUS.value,
     )
-    speed = SpeedSettings(
-        Benchmark.of(_BENCHMARK.value, _BENCHMARK_TIMEOUT_S.value),
-        metric=_SPEED_METRIC.value,
-        bytes_per_percent=_BYTES_PER_PERCENT.value,
-        minutes=_MINUTES.value,
-        seed=learning.training.seed,
+    result: Result = optimize(program, toolchain, settings, objective, echo)
+    drivers, trained = (folder / "deployed" / "bin").absolute(), folder / TRAINING
+    history = load_history(trained) if _REUSE_POLICY.value is None and trained.is_dir() else None
+    report = output.write(result, folder / "report", drivers, history)
+    echo(output.terminal_table(result))
+    if drivers.exists():
+        profile = f" {shlex.quote(f'-fprofile-use={(folder / PROFILE).absolute()}')}" if is_speed else ""
+        echo(f"compilers: {drivers / 'mlgo-clang'} and mlgo-clang++, for {level}{profile}")
+    echo(f"report: {report}")
+    return _EXIT_TESTS_BROKEN if result.tests_broken else 0
+
+
+def _small_text(learning: PipelineSettings, toolchain: Toolchain) -> tuple[SmallText, float]:
+    """The objective, and how many minutes are left for the search."""
+    minutes, search_minutes, named = _MINUTES.value, _SEARCH_MINUTES.value, learning.training.warmstart_policy_dir
+    if _REUSE_POLICY.value is None:
+        learning = _with_start(learning, toolchain)
+    if search_minutes is None:
+        search_minutes = minutes if learning.training.warmstart_policy_dir != named else minutes / 2
+    training = dataclasses.replace(learning.training, max_minutes=minutes - search_minutes)
+    objective = SmallText(
+        learning=dataclasses.replace(learning, training=training),
+        trains=search_minutes < minutes and training.num_iterations > 0,
+        changed_settings=_changed_settings(learning),
+        reused=None if _REUSE_POLICY.value is None else ReusedPolicy.find(pretrained.folder(_REUSE_POLICY.value)),
     )
-    result = optimize_for_speed(program, toolchain, settings, speed, echo)
-    summary = speed_output.write(result, folder / "report")
-    echo(speed_output.terminal_table(result))
-    if result.kept:
-        drivers = (folder / "deployed" / "bin").absolute()
-        profile = shlex.quote(f"-fprofile-use={(folder / PROFILE).absolute()}")
-        echo(f"compilers: {drivers / 'mlgo-clang'} and mlgo-clang++, for {level} {profile}")
-    echo(f"report: {summary}")
-    return _EXIT_TESTS_BROKEN if result.verdict is not None and result.verdict.broken else 0
+    return objective, search_minutes
 
 
 def _pass_options(toolchain: Toolchain, level: str) -> OptionSets:

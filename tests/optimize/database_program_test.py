@@ -46,7 +46,7 @@ def test_the_commands_are_run_again(database: Path, toolchain: Toolchain, tmp_pa
     variant = Variant(tmp_path / "out" / "copy", compilers(toolchain), ("-Oz", *EMBED_BITCODE))
     program.prepare(variant)
     progress: list[tuple[int, int]] = []
-    assert program.build(variant, lambda done, total: progress.append((done, total))).cpu_s > 0
+    program.build(variant, lambda done, total: progress.append((done, total)))
     assert progress == [(number, 6) for number in range(1, 7)]
     assert sorted(database.parent.rglob("*")) == before
 

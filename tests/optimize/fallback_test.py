@@ -9,12 +9,14 @@ import pytest
 
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.optimize.cmake_program import CMakeProgram
-from compiler_opt.optimize.context import FALLBACK, OptimizeSettings
+from compiler_opt.optimize.fallback import FALLBACK
+from compiler_opt.optimize.optimization import OptimizeSettings
 from compiler_opt.optimize.pipeline import optimize
+from compiler_opt.optimize.size import ReusedPolicy, SmallText
+from compiler_opt.optimize.state import STATE_NAME
 from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.inlining import FEATURES
-from compiler_opt.rl.pipeline import PipelineSettings
 from tests.deploy.pass_options_test import MAIN, SWITCH
 from tests.small_project import configure
 
@@ -45,12 +47,16 @@ def test_no_target_is_larger(tmp_path: Path, everywhere: bool, monkeypatch: pyte
     always = NetworkWeights.keeping_default(FEATURES[0])
     always = dataclasses.replace(always, biases=(np.array([0, 1], np.float32),), margin=0.0)
     always.save(tmp_path / "policy")
-    settings = OptimizeSettings(tmp_path / "out", PipelineSettings(), reuse_policy=tmp_path / "policy", jobs=2)
+    settings, objective = (
+        OptimizeSettings(tmp_path / "out", jobs=2),
+        SmallText(reused=ReusedPolicy.find(tmp_path / "policy")),
+    )
     if everywhere:
         # As if clang's own decisions could not be replayed.
         monkeypatch.setattr("compiler_opt.optimize.fallback.PoolCompiler.compile", lambda self, requests: {})
     lines: list[str] = []
-    result = optimize(CMakeProgram(configure(source, tmp_path / "build"), 2), probe("clang-22"), settings, lines.append)
+    program = CMakeProgram(configure(source, tmp_path / "build"), 2)
+    result = optimize(program, probe("clang-22"), settings, objective, lines.append)
     assert [(target.name, target.change <= 0) for target in result.main] == [("large", True), ("other", True)]
     told = [line for line in lines if line.startswith("larger than with plain clang: large;")]
     assert len(told) == 1 + everywhere
@@ -58,9 +64,20 @@ def test_no_target_is_larger(tmp_path: Path, everywhere: bool, monkeypatch: pyte
     (note,) = (note for note in result.notes if note.startswith("Larger with the policy than without: large."))
     assert note.endswith("are kept everywhere." if everywhere else "are kept in all that is linked with them.")
 
-    # It is done, and stays so.
-    again = optimize(CMakeProgram(tmp_path / "build", 2), probe("clang-22"), settings, lines.append)
-    assert again.main == result.main
+    # It stays so where it is not started over, as if the end had been interrupted.
+    state = tmp_path / "out" / STATE_NAME
+    state.write_text(state.read_text().replace('"finished": true', '"finished": false'))
+    del lines[:]
+    again = optimize(program, probe("clang-22"), settings, objective, lines.append)
+    assert again.main == result.main and again.notes == result.notes
+    assert [line.partition(":")[0] for line in lines if line.endswith("done before")] == [
+        "build-bitcode",
+        "corpus",
+        "trace",
+        "deployment",
+        "build-default",
+        "build-optimized",
+    ]
 
 
 def test_options_that_make_a_target_larger_are_dropped(tmp_path: Path) -> None:
@@ -72,11 +89,11 @@ def test_options_that_make_a_target_larger_are_dropped(tmp_path: Path) -> None:
     (source / "other.c").write_text(_OTHER)
     NetworkWeights.keeping_default(FEATURES[0]).save(tmp_path / "policy")
     options = OptionSets({"Oz": ("-enable-tail-merge=false",)})
-    settings = OptimizeSettings(
-        tmp_path / "out", PipelineSettings(), reuse_policy=tmp_path / "policy", pass_options=options, jobs=2
-    )
+    settings = OptimizeSettings(tmp_path / "out", pass_options=options, jobs=2)
+    objective = SmallText(reused=ReusedPolicy.find(tmp_path / "policy"))
     lines: list[str] = []
-    result = optimize(CMakeProgram(configure(source, tmp_path / "build"), 2), probe("clang-22"), settings, lines.append)
+    program = CMakeProgram(configure(source, tmp_path / "build"), 2)
+    result = optimize(program, probe("clang-22"), settings, objective, lines.append)
     assert "options of LLVM's passes: -enable-tail-merge=false (2 modules)" in lines
     assert len([line for line in lines if line.startswith("larger than with plain clang: large;")]) == 2
     assert [target.change for target in result.main] == [0, 0]

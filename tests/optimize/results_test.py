@@ -8,13 +8,14 @@ from compiler_opt.llvm.object_file import TextParts
 from compiler_opt.optimize import output
 from compiler_opt.optimize.changes import Changes
 from compiler_opt.optimize.program import Kind, Target, TestRun
-from compiler_opt.optimize.results import Cost, Result, TargetSize, target_roles
+from compiler_opt.optimize.results import SizeResult, TargetSize, Tests, target_roles
+from compiler_opt.optimize.state import Cost
 from compiler_opt.optimize.verdict import FailedTest, Verdict
 
 PASSED = TestRun(True, "100% tests passed", "logs/a.log")
 FAILED = TestRun(False, "1 tests failed", "logs/b.log", ("parse",))
 BROKEN = Verdict((FailedTest("parse", 0, 5, 5), FailedTest("race", 1, 2, 3)), ("src/parse.o",), "Sorry.")
-RESULT = Result(
+RESULT = SizeResult(
     program="<shapes>",
     targets=(
         TargetSize("app", "program", "main", TextParts(600, 400), TextParts(570, 330)),
@@ -22,7 +23,7 @@ RESULT = Result(
         TargetSize("base", "static library", "part", TextParts(500), TextParts(400)),
         TargetSize("app_test", "program", "test", TextParts(700), TextParts(600)),
     ),
-    tests=(PASSED, PASSED),
+    tests=Tests((PASSED, PASSED)),
     costs=(Cost("training", 60.0, 100.0, 800), Cost("build-default", 1.0, 2.0, 4)),
     num_modules=4,
     num_decisions=50,
@@ -70,8 +71,8 @@ def test_when_to_retrain() -> None:
 
 def test_broken_tests() -> None:
     assert not RESULT.tests_broken
-    assert dataclasses.replace(RESULT, tests=(PASSED, FAILED), verdict=BROKEN).tests_broken
-    flaky = dataclasses.replace(RESULT, tests=(FAILED, FAILED), verdict=Verdict(BROKEN.tests[1:]))
+    assert dataclasses.replace(RESULT, tests=Tests((PASSED, FAILED), BROKEN)).tests_broken
+    flaky = dataclasses.replace(RESULT, tests=Tests((FAILED, FAILED), Verdict(BROKEN.tests[1:])))
     assert not flaky.tests_broken
     assert "breaks none of the project&#39;s own tests: those that fail are flaky" in output.render(flaky, Path("/bin"))
 
@@ -94,7 +95,7 @@ def test_files_and_table(tmp_path: Path) -> None:
     lines = output.terminal_table(result).splitlines()
     assert lines[5].split() == ["together", "2,000", "1,910", *(f"\N{MINUS SIGN}{x}" for x in ("90", "4.50%", "2.50%"))]
     assert "10.0% of 50 decisions are new to the policy; of 4 modules, 1 are new and 1 have changed since" in lines[-4]
-    broken = dataclasses.replace(RESULT, tests=(PASSED, FAILED), verdict=BROKEN)
+    broken = dataclasses.replace(RESULT, tests=Tests((PASSED, FAILED), BROKEN))
     page = output.render(broken, Path("/bin"))
     assert "FAILED (1 tests failed" in page and "The policy BREAKS 1 test of the project: do not use" in page
     assert "race: flaky (fails in 2 of 3 runs with the policy, 1 without)" in page and "Sorry." in page

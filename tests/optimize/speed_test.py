@@ -11,30 +11,29 @@ import pytest
 from compiler_opt.errors import BenchmarkError, ConfigError, ToolchainError
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.measure.benchmark import Benchmark
-from compiler_opt.optimize import speed_output
-from compiler_opt.optimize.context import DECISIONS, OptimizeSettings
+from compiler_opt.optimize import output
 from compiler_opt.optimize.database_program import DatabaseProgram
-from compiler_opt.optimize.speed import SpeedResult, SpeedSettings, optimize_for_speed
+from compiler_opt.optimize.optimization import DECISIONS, OptimizeSettings
+from compiler_opt.optimize.pipeline import optimize
+from compiler_opt.optimize.results import SpeedResult
+from compiler_opt.optimize.speed import FastBenchmark
 from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.decisions import Decisions
-from compiler_opt.rl.pipeline import PipelineSettings
 from tests.optimize.speed_programs import database, link_command
 
-SPEED = SpeedSettings(Benchmark.of(["linked/bench"]), bytes_per_percent=20_000, minutes=0.3, wall_rounds=6)
+SPEED = FastBenchmark(Benchmark.of(["linked/bench"]), bytes_per_percent=20_000, wall_rounds=6)
 
 OPTIONS = OptionSets({"O2": ("-enable-load-pre=false",)})
 
 
-def optimized(tmp_path: Path, speed: SpeedSettings, echoed: list[str] | None = None) -> SpeedResult:
+def optimized(tmp_path: Path, speed: FastBenchmark, echoed: list[str] | None = None) -> SpeedResult:
     path = tmp_path / "source" / "compile_commands.json"
     if not path.exists():
         database(path.parent)
     program = DatabaseProgram(path, [link_command()], 2)
-    settings = OptimizeSettings(
-        tmp_path / "out", PipelineSettings(), trains=False, level="-O2", pass_options=OPTIONS, jobs=2
-    )
+    settings = OptimizeSettings(tmp_path / "out", search_minutes=0.3, level="-O2", pass_options=OPTIONS, jobs=2)
     lines = [] if echoed is None else echoed
-    return optimize_for_speed(program, probe("clang-22"), settings, speed, lines.append)
+    return optimize(program, probe("clang-22"), settings, speed, lines.append)
 
 
 @pytest.mark.slow
@@ -52,15 +51,15 @@ def test_inlines_what_runs_often_and_nothing_else(tmp_path: Path) -> None:
     info = subprocess.check_output([tmp_path / "out" / "deployed" / "bin" / "mlgo-clang", "--mlgo-info"], text=True)
     assert f"options: -O2: {OPTIONS.levels['O2'][0]}\n" in info
     assert 0 < better.text_bytes - profiled.text_bytes < 3000
-    table = speed_output.terminal_table(result)
+    table = output.terminal_table(result)
     assert "wall time, optimized" in table and f"replays {len(decisions)} decision" in table
-    summary = json.loads(speed_output.write(result, tmp_path / "report").read_text())
+    summary = json.loads(output.write(result, tmp_path / "report", tmp_path / "bin").read_text())
     assert summary["optimized"]["counts"]["cycles"] == better.counts.cycles
 
     # With as many minutes, the search is not repeated; with a benchmark that is another one, it is refused.
     echoed: list[str] = []
     again = optimized(tmp_path, SPEED, echoed)
-    assert again.optimized == result.optimized and "done before" in echoed
+    assert again.optimized == result.optimized and "search: done before" in echoed
     with pytest.raises(ConfigError, match="another objective"):
         optimized(tmp_path, dataclasses.replace(SPEED, metric="cycles"))
 
@@ -72,7 +71,7 @@ def test_nothing_is_kept_that_costs_more_than_it_saves(tmp_path: Path) -> None:
     assert not result.kept
     assert result.profiled == result.optimized
     assert not (tmp_path / "out" / "deployed").exists()
-    assert "nothing is kept" in speed_output.terminal_table(result)
+    assert "nothing is kept" in output.terminal_table(result)
 
 
 def test_a_benchmark_that_is_wrong_is_refused_before_the_search(tmp_path: Path) -> None:
@@ -92,8 +91,8 @@ def test_valgrind_is_needed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert clang is not None
     toolchain = probe(clang)
     program = DatabaseProgram(database(tmp_path / "source"), [link_command()], 2)
-    settings = OptimizeSettings(tmp_path / "out", PipelineSettings(), trains=False, level="-O2")
+    settings = OptimizeSettings(tmp_path / "out", level="-O2")
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(ToolchainError, match="install the package valgrind"):
-        optimize_for_speed(program, toolchain, settings, SPEED, lambda line: None)
+        optimize(program, toolchain, settings, SPEED, lambda line: None)
     assert not (tmp_path / "out").exists()

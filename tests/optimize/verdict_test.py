@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,13 +13,12 @@ from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import steps
 from compiler_opt.optimize.cmake_program import CMakeProgram
-from compiler_opt.optimize.context import BISECTION, REPETITION, OptimizationContext, OptimizeSettings, State
 from compiler_opt.optimize.database_program import DatabaseProgram
-from compiler_opt.optimize.program import Built, Compilers, Program, Variant
+from compiler_opt.optimize.optimization import Optimization, OptimizeSettings
+from compiler_opt.optimize.program import Compilers, Program, Variant
+from compiler_opt.optimize.state import State
 from compiler_opt.optimize.suites import COMMAND_NAME
-from compiler_opt.optimize.verdict import BEFORE, FLAKY, POLICY, FailedTest, Verdict
-from compiler_opt.problems import problem as problems
-from compiler_opt.rl.pipeline import PipelineSettings
+from compiler_opt.optimize.verdict import BEFORE, BISECTION, FLAKY, POLICY, REPETITION, FailedTest, Verdict
 from tests.inlining_networks import never_inline
 from tests.small_project import configure
 
@@ -71,7 +71,7 @@ def source(tmp_path: Path) -> Path:
 
 
 @dataclasses.dataclass
-class Optimization:
+class BuildsAndTests:
     """The part of an optimisation that builds and tests, in a folder that a second one continues."""
 
     program: Program
@@ -83,33 +83,26 @@ class Optimization:
 
     def judge(self) -> Verdict | None:
         self.folder.mkdir(exist_ok=True)
-        context = OptimizationContext(
-            self.program,
-            self.toolchain,
-            problems.load("inlining"),
-            self.settings,
-            self.folder,
-            None,
-            State(self.folder, {}),
-            self.echoed.append,
+        state = State(self.folder, {}, self.echoed.append)
+        run = Optimization(
+            self.program, self.toolchain, self.settings, self.folder, state, self.echoed.append, notes=[]
         )
-        default = Variant(self.folder / "build-default", steps.plain_compilers(self.toolchain), self.settings.options)
-        optimized = Variant(self.folder / "build-optimized", self.drivers, self.settings.options)
-        for variant in (default, optimized):
-            steps.build(context, variant)
-        return steps.run_tests(context, default, optimized)[1]
+        optimized = run.variant("optimized", compilers=self.drivers)
+        for variant in (run.default, optimized):
+            steps.build(run, variant)
+        return steps.run_tests(run, optimized).verdict
 
-    def step(self, name: str) -> dict[str, object]:
-        stored: dict[str, dict[str, dict[str, object]]] = json.loads((self.folder / "state.json").read_text())["steps"]
-        return stored[name]["result"]
+    def step(self, name: str) -> dict[str, Any]:
+        stored: dict[str, dict[str, Any]] = json.loads((self.folder / "state.json").read_text())["steps"]
+        return stored[name]
 
 
 def test_each_cause_is_told_from_the_others(
     source: Path, toolchain: Toolchain, drivers: Compilers, tmp_path: Path
 ) -> None:
-    settings = OptimizeSettings(tmp_path / "out", PipelineSettings())
+    settings = OptimizeSettings(tmp_path / "out")
     program = CMakeProgram(configure(source, tmp_path / "build"), 2)
-    optimization = Optimization(program, toolchain, drivers, settings.output, settings)
+    optimization = BuildsAndTests(program, toolchain, drivers, settings.output, settings)
     sources = sorted(source.rglob("*"))
     verdict = optimization.judge()
     assert verdict is not None
@@ -138,12 +131,12 @@ class Interrupted(DatabaseProgram):
 
     num_builds = 0
 
-    def build(self, variant: Variant, on_progress: Callable[[int, int], object]) -> Built:
+    def build(self, variant: Variant, on_progress: Callable[[int, int], object]) -> None:
         if variant.folder.name == "build-bisect":
             self.num_builds += 1
             if self.num_builds == 3:
                 raise KeyboardInterrupt
-        return super().build(variant, on_progress)
+        super().build(variant, on_progress)
 
 
 @pytest.fixture
@@ -159,9 +152,9 @@ def interrupted(source: Path, tmp_path: Path) -> Interrupted:
 
 def test_a_search_continues(interrupted: Interrupted, toolchain: Toolchain, drivers: Compilers, tmp_path: Path) -> None:
     """The user's command is one test; the search has no time at first, then it is interrupted."""
-    settings = OptimizeSettings(tmp_path / "out", PipelineSettings(), test_command=("./linked/app", "frames"))
+    settings = OptimizeSettings(tmp_path / "out", test_command=("./linked/app", "frames"))
     short = dataclasses.replace(settings, verdict_minutes=0)
-    optimization = Optimization(interrupted, toolchain, drivers, settings.output, short)
+    optimization = BuildsAndTests(interrupted, toolchain, drivers, settings.output, short)
     verdict = optimization.judge()
     assert verdict is not None
     # It has run once, whatever the limit.
@@ -170,8 +163,8 @@ def test_a_search_continues(interrupted: Interrupted, toolchain: Toolchain, driv
     optimization.settings = settings
     with pytest.raises(KeyboardInterrupt):
         optimization.judge()
-    outcomes = optimization.step(BISECTION)["outcomes"]
-    assert isinstance(outcomes, dict) and list(outcomes.values()) == [True, False]  # all plain; all by the policy
+    outcomes = optimization.step(BISECTION)["partial"]
+    assert list(outcomes.values()) == [True, False]  # all plain; all by the policy
     verdict = optimization.judge()
     assert verdict is not None and verdict.modules == ("objects/frames.o",)
 
@@ -180,8 +173,8 @@ def test_no_module_is_named_for_what_is_not_in_the_objects(
     interrupted: Interrupted, toolchain: Toolchain, drivers: Compilers, tmp_path: Path
 ) -> None:
     command = ("sh", "-c", "case $PWD in *optimized) exit 1; esac")
-    settings = OptimizeSettings(tmp_path / "out", PipelineSettings(), test_command=command)
-    verdict = Optimization(interrupted, toolchain, drivers, settings.output, settings).judge()
+    settings = OptimizeSettings(tmp_path / "out", test_command=command)
+    verdict = BuildsAndTests(interrupted, toolchain, drivers, settings.output, settings).judge()
     assert verdict is not None and verdict.modules == () and verdict.broken
     assert verdict.note.endswith("cannot be named: in a third build folder, the tests pass with the policy.")
 
