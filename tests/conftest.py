@@ -14,9 +14,10 @@ import hypothesis
 import numpy as np
 import pytest
 
-from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.llvm.toolchain import Toolchain
 from tests.cpu_times import CpuTimes
 from tests.made_once import FOLDER, made_once
+from tests.probed import COMPILERS, probed
 from tests.real_observations import Decisions, real_decisions, real_observations
 
 _T = TypeVar("_T")
@@ -26,7 +27,7 @@ hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 
 
-@pytest.fixture(params=["clang-19", "clang-22"], scope="session")
+@pytest.fixture(params=COMPILERS, scope="session")
 def clang_path(request: pytest.FixtureRequest) -> str:
     """Absolute path of each tested compiler in turn; a missing one is a failure, since the two differ in behaviour."""
     path = shutil.which(request.param)
@@ -38,13 +39,7 @@ def clang_path(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def toolchain(clang_path: str) -> Toolchain:
     """Each tested compiler, probed."""
-    return _probed(clang_path)
-
-
-@functools.cache
-def _probed(clang_path: str) -> Toolchain:
-    """Kept when pytest goes from one compiler's tests to the other's, and ends the fixtures that depend on it."""
-    return probe(clang_path)
+    return probed(clang_path)
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +50,7 @@ def observations(clang_path: str) -> dict[str, np.ndarray]:
 
 @functools.cache
 def _observations(clang_path: str) -> dict[str, np.ndarray]:
-    return _made_once(lambda folder: real_observations(_probed(clang_path), folder, 2000), "observations", clang_path)
+    return _made_once(lambda folder: real_observations(probed(clang_path), folder, 2000), "observations", clang_path)
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +67,7 @@ def priorities(clang_path: str) -> Decisions:
 
 @functools.cache
 def _decisions(problem: str, clang_path: str) -> Decisions:
-    return _made_once(lambda folder: real_decisions(problem, _probed(clang_path), folder), problem, clang_path)
+    return _made_once(lambda folder: real_decisions(problem, probed(clang_path), folder), problem, clang_path)
 
 
 def _made_once(make: Callable[[Path], _T], *key: str) -> _T:

@@ -18,19 +18,20 @@ from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import PolicyError, ResourceError
-from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy
 from compiler_opt.policies.policy import ConstantPolicy, Policy
 from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.learned_policy import LearnedPolicy
+from tests.probed import probed
 from tests.real_observations import weights_for
 from tests.small_corpus import make_small_corpus
 
 
 @pytest.fixture(scope="module")
 def newest() -> Toolchain:
-    return probe("clang-22")
+    return probed("clang-22")
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from compiler_opt.policies.policy import ConstantPolicy, FeaturePolicy, RandomPo
 from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import BinaryPolicy
+from tests.probed import probed
 from tests.real_observations import recurrent, weights_for
 from tests.small_corpus import make_small_corpus
 
@@ -353,7 +354,6 @@ def test_a_policy_for_another_compiler_is_an_error(corpus: Corpus, toolchain: To
 
 
 def test_bitcode_of_a_newer_compiler_is_explained(tmp_path: Path, scratch: Path) -> None:
-    from compiler_opt.llvm.toolchain import probe
 
     newer = shutil.which("clang-22")
     assert newer is not None
@@ -361,7 +361,7 @@ def test_bitcode_of_a_newer_compiler_is_explained(tmp_path: Path, scratch: Path)
     root.mkdir()
     corpus = make_small_corpus(root, newer)
     assert json.loads((root / "corpus_description.json").read_text())["modules"]
-    results = [rollout(module, None, _INLINING, probe("clang-19"), scratch=scratch) for module in corpus.modules]
+    results = [rollout(module, None, _INLINING, probed("clang-19"), scratch=scratch) for module in corpus.modules]
     failures = [result.failure for result in results if result.failure is not None]
     # Not all code has an attribute that the older compiler does not know; if it fails, the message explains it.
     for failure in failures:

@@ -15,10 +15,11 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making import thinlto
 from compiler_opt.corpus.making.extract import ObjectFile, extract
 from compiler_opt.errors import ConfigError
-from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 from tests.corpus.making.originals_test import KEEP
 from tests.corpus.making.thinlto_test import compile_for_lto, run
+from tests.probed import probed
 from tests.small_corpus import SOURCES
 
 CPP = """
@@ -79,7 +80,7 @@ def verified(corpus: Corpus, folder: Path, toolchain: Toolchain, pool: WorkerPoo
 
 @pytest.fixture(scope="module", name="newest")
 def newest_fixture() -> Toolchain:
-    return probe("clang-22")
+    return probed("clang-22")
 
 
 @pytest.fixture(scope="module", name="pool")
@@ -101,7 +102,7 @@ def test_a_corpus_rebuilds_its_objects(toolchain: Toolchain, tmp_path: Path) -> 
 
 
 def test_another_compiler_explains_everything(pool: WorkerPool, newest: Toolchain, tmp_path: Path) -> None:
-    older = probe("clang-19")
+    older = probed("clang-19")
     # Enough code that compilers differ.
     source = (
         "#include <map>\nint count(std::map<int, long> &seen, int word) { return int(++seen[word] + seen.erase(9)); }"

@@ -18,16 +18,17 @@ from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import CorpusError, PolicyError
 from compiler_opt.llvm import sandbox
-from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import ConstantPolicy, FeaturePolicy, RandomPolicy
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
+from tests.probed import probed
 from tests.small_corpus import make_small_corpus
 
 
 @pytest.fixture(scope="module")
 def newest() -> Toolchain:
-    return probe("clang-22")
+    return probed("clang-22")
 
 
 @pytest.fixture

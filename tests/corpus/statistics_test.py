@@ -14,7 +14,8 @@ from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.statistics import ModuleCounts, Statistics, count_module, parse_counts
 from compiler_opt.errors import CompileError, ProtocolError
-from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.llvm.toolchain import Toolchain
+from tests.probed import probed
 from tests.small_corpus import make_corpus
 
 SOURCES = {
@@ -27,7 +28,7 @@ SOURCES = {
 
 @pytest.fixture(scope="module", name="newest")
 def newest_fixture() -> Toolchain:
-    return probe("clang-22")
+    return probed("clang-22")
 
 
 @pytest.fixture(name="corpus")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from compiler_opt.llvm.plugin import PluginKind, load_option
-from compiler_opt.llvm.toolchain import probe
 from tests.native import sanitized
+from tests.probed import probed
 
 _SOURCE = """
 #include <cstdlib>
@@ -34,7 +34,7 @@ extern "C" __attribute__((visibility("default"))) Info llvmGetPassPluginInfo() {
     ],
 )
 def test_errors_of_a_plugin_are_reported(error: str, reports: bool, crashes: bool, tmp_path: Path) -> None:
-    toolchain = probe("clang-22")
+    toolchain = probed("clang-22")
     source = tmp_path / "broken.cpp"
     source.write_text(_SOURCE.replace("ERROR", error))
     kind = PluginKind("broken", (source,), lambda *_: None, oldest=19)

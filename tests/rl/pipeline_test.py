@@ -8,12 +8,12 @@ import pytest
 
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
-from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.weights import NetworkConfig
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.config import TrainingConfig
 from compiler_opt.rl.pipeline import PipelineSettings, PipelineStep
+from tests.probed import probed
 
 
 def _steps(root_dir: Path, **training: str) -> Sequence[PipelineStep]:
@@ -22,7 +22,7 @@ def _steps(root_dir: Path, **training: str) -> Sequence[PipelineStep]:
         root_dir,
         Corpus(root_dir, ()),
         problems.load("regalloc_eviction"),
-        probe("clang-22"),
+        probed("clang-22"),
         PipelineSettings(training=TrainingConfig(**training)),  # type: ignore[arg-type]
         do_step=steps.append,
     )
@@ -78,5 +78,5 @@ def test_a_recurrent_network_is_refused_where_nothing_can_train_it(
     settings = PipelineSettings(network=NetworkConfig(lstm_units=8), training=TrainingConfig(algorithm=algorithm))
     corpus = Corpus(tmp_path, ())
     with pytest.raises(ConfigError, match=f"network.lstm_units: {words}"):
-        pipeline.train(tmp_path / "run", corpus, problems.load(problem), probe("clang-22"), settings)
+        pipeline.train(tmp_path / "run", corpus, problems.load(problem), probed("clang-22"), settings)
     assert not (tmp_path / "run").exists()

@@ -17,15 +17,16 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ToolchainError
 from compiler_opt.files import default_cache_dir
 from compiler_opt.llvm import sandbox
-from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import RandomPolicy
 from compiler_opt.problems.inlining import PROBLEM
+from tests.probed import probed
 from tests.small_corpus import make_small_corpus
 
 
 @pytest.fixture(scope="module")
 def newest() -> Toolchain:
-    return probe("clang-22")
+    return probed("clang-22")
 
 
 @pytest.fixture(scope="module")

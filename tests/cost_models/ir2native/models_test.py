@@ -16,8 +16,9 @@ from compiler_opt.cost_models.ir2native.network import FeedForwardNetwork, Netwo
 from compiler_opt.cost_models.ir2native.training import TrainingSettings, row_weights, train
 from compiler_opt.cost_models.trees import TreeSettings
 from compiler_opt.errors import ConfigError, PolicyError
-from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.llvm.toolchain import Toolchain
 from tests.cost_models.ir2native.samples import made_up
+from tests.probed import probed
 
 SETTINGS = TrainingSettings(
     TreeSettings(iterations=40, leaf_rows=5), NetworkSettings((16,), epochs=15, batch=64), min_functions=5, folds=2
@@ -95,7 +96,7 @@ def test_copies_count_once_and_projects_by_their_root() -> None:
 
 @pytest.fixture(scope="module", name="newest")
 def newest_fixture() -> Toolchain:
-    return probe("clang-22")
+    return probed("clang-22")
 
 
 @pytest.fixture(scope="module", name="model")
