@@ -89,7 +89,7 @@ MISTAKES = (
         "decisions damaged",
         ("deploy",),
         {"decisions": "file"},
-        ("file: not a decision file, or damaged", "search again"),
+        ("file: not a decision file, or damaged", "make it again, or restore the file"),
     ),
     Mistake("no such level", ("deploy",), {"levels": "Oz,fast"}, ("--levels: expected some of O0", "found fast")),
     Mistake(
