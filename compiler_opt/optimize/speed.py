@@ -217,7 +217,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             weights = CostWeights(profile, block_costs.load(block_costs.INSTRUCTIONS, toolchain), price, own_share)
             with (
                 weighted_bar(run.program.name, self.metric, price) as show,
-                profiled_pool(toolchain, weights, settings.min_modules) as pool,
+                profiled_pool(toolchain, weights, run.settings.jobs) as pool,
             ):
                 found = search_profiled(
                     corpus.modules,
