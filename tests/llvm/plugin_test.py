@@ -60,7 +60,6 @@ def test_it_is_built_anew_for_other_sources(toolchain: Toolchain, tmp_path: Path
     assert len(paths) == 2
 
 
-@pytest.mark.both_compilers
 def test_the_compiler_asks_it(cache: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     path = PluginCache(cache).get(toolchain, INLINER)
     source = tmp_path / "a.ll"
