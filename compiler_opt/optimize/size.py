@@ -279,8 +279,11 @@ def _take_policy(run: Optimization, corpus: Corpus, start: str) -> tuple[Path, R
 def _improve(run: Optimization, step: PipelineStep, learning: PipelineSettings) -> None:
     minutes = learning.training.max_minutes
     run.heading(3, f"Training: {minutes:g} minutes of reinforcement learning on this program")
+    start = learning.training.warmstart_policy_dir
 
     def work(record: Record) -> float:
+        if not record.continues:
+            shutil.rmtree(run.folder / TRAINING, ignore_errors=True)
         step.do()
         last = read_entries(run.folder / TRAINING / HISTORY_FILE)[0][-1]
         record.compiles = int(last["compiles"])
@@ -289,7 +292,8 @@ def _improve(run: Optimization, step: PipelineStep, learning: PipelineSettings) 
         )
         return minutes
 
-    run.state.do("training", float, work, after=["trace"], is_enough=lambda trained: trained >= minutes)
+    inputs = [NetworkWeights.load(pretrained.folder(start)).checksum()] if start else []
+    run.state.do("training", float, work, inputs=inputs, after=["trace"], is_enough=lambda trained: trained >= minutes)
 
 
 def _search(run: Optimization, corpus: Corpus, policy_dir: Path) -> None:

@@ -61,7 +61,7 @@ class Found:
       after: its profile in the build by plain clang with the profile.
       attribution: of changes to functions of the plain build.
       targets: text of both builds.
-      price: bytes that one percent of the metric counts as.
+      bytes_per_percent: bytes that one percent of the metric counts as.
       searched: what the search came to.
     """
 
@@ -70,7 +70,7 @@ class Found:
     after: Profile
     attribution: Attribution
     targets: tuple[TargetSize, ...]
-    price: float
+    bytes_per_percent: float
     searched: Searched
 
     def measured(self, profile: Profile, text_bytes: int) -> Measured:
@@ -131,9 +131,10 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             f"plain clang with the profile: {relative_change(*map(self._total, (before, after))):+.2%} {self.metric}, "
             f"{relative_change(*text):+.2%} text"
         )
-        price = DEFAULT_BYTES_PER_PERCENT * text[0] if self.bytes_per_percent is None else self.bytes_per_percent
-        searched = self._search(run, corpus, price, attribution.own_cost(before) / self._total(before))
-        return Found(reference, before, after, attribution, targets, price, searched)
+        given = self.bytes_per_percent
+        weight = DEFAULT_BYTES_PER_PERCENT * text[0] if given is None else given
+        searched = self._search(run, corpus, weight, attribution.own_cost(before) / self._total(before))
+        return Found(reference, before, after, attribution, targets, weight, searched)
 
     def build(self, run: Optimization, corpus: Corpus, found: Found) -> Variant | None:
         settings = run.settings
@@ -161,7 +162,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             targets = steps.sizes(run, optimized)
             better = found.measured(after, text_bytes(targets)[1])
             percent = 100 * (better.own - profiled.own) / max(1, self._total(found.before))
-            kept = percent * found.price + better.text_bytes - profiled.text_bytes < 0
+            kept = percent * found.bytes_per_percent + better.text_bytes - profiled.text_bytes < 0
         if not kept:
             targets, after, better = found.targets, found.after, profiled
             shutil.rmtree(steps.deployed(run), ignore_errors=True)
@@ -207,16 +208,16 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
         steps.build(run, variant)
         run.state.do("profile", type(None), work, after=[variant.folder.name], outputs=[run.folder / PROFILE])
 
-    def _search(self, run: Optimization, corpus: Corpus, price: float, own_share: float) -> Searched:
+    def _search(self, run: Optimization, corpus: Corpus, weight: float, own_share: float) -> Searched:
         minutes, toolchain = run.settings.search_minutes, run.toolchain
-        what = f"{price:g} bytes for a percent of {self.metric}"
-        run.heading(4, f"Search: {minutes:g} minutes, {price:,.0f} bytes for a percent of {self.metric}")
+        what = f"{weight:g} bytes for a percent of {self.metric}"
+        run.heading(4, f"Search: {minutes:g} minutes, {weight:,.0f} bytes for a percent of {self.metric}")
 
         def find(settings: SearchSettings, folder: Path) -> Searched:
             profile = CompiledProfile(run.folder / PROFILE, toolchain)
-            weights = CostWeights(profile, block_costs.load(block_costs.INSTRUCTIONS, toolchain), price, own_share)
+            weights = CostWeights(profile, block_costs.load(block_costs.INSTRUCTIONS, toolchain), weight, own_share)
             with (
-                weighted_bar(run.program.name, self.metric, price) as show,
+                weighted_bar(run.program.name, self.metric, weight) as show,
                 profiled_pool(toolchain, weights, run.settings.jobs) as pool,
             ):
                 found = search_profiled(
@@ -227,7 +228,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
                     weights,
                     name=run.program.name,
                     folder=folder,
-                    identity={"price": what, "profile": profile.identity},
+                    identity={"weight": what, "profile": profile.identity},
                     on_progress=show,
                 )
             found.decisions.save(run.folder / DECISIONS)

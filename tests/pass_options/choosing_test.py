@@ -51,6 +51,11 @@ def test_an_option_that_a_later_one_makes_harmful_is_dropped() -> None:
     assert any(step.what == "- -a" for step in steps)
 
 
+def test_an_option_that_later_ones_make_useless_stays_since_it_may_be_what_makes_the_set_fast() -> None:
+    overlaps = {frozenset(["-a", "-b"]): 0.0101, frozenset(["-a", "-c"]): 0.01}
+    assert chosen(Effects({"-a": -0.02, "-b": -0.015, "-c": -0.014}, overlaps))[0] == {"-a", "-b", "-c"}
+
+
 def test_of_an_option_only_one_value_is_chosen() -> None:
     options, _ = chosen(Effects({"-a=1": -0.02, "-a=2": -0.03, "-b": -0.001}))
     assert options == {"-a=2", "-b"}
