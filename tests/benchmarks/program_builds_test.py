@@ -44,7 +44,8 @@ def test_builds_are_compared_with_the_plain_one(tmp_path: Path) -> None:
     program = ProgramSource(tmp_path / "deep_asks.c")
     counts, times = measure_builds(program, {name: builds[name] for name in (DEFAULT, "slower")}, toolchain, 6)
     more = counts["slower"].instructions - counts[DEFAULT].instructions
-    assert 100_000 <= more < 101_000 and counts["slower"].cycles > counts[DEFAULT].cycles
+    # Its 100,000 `nop`s; the C library's start differs by a few instructions from run to run.
+    assert abs(more - 100_000) < 1_000 and counts["slower"].cycles > counts[DEFAULT].cycles
     assert times[DEFAULT].ratio.value == 1 and times["slower"].seconds.value > 0
     with pytest.raises(BenchmarkError, match=r"expected to print '\d+', found '\d+', in line 1"):
         measure_builds(program, builds, toolchain)
