@@ -3,9 +3,10 @@
     python -m benchmarks.csmith --programs=2000 --clang_paths=clang-22,clang-19
 
 The programs are csmith's (Debian's packages csmith and libcsmith-dev), which have no undefined behaviour and print a
-checksum of their variables. The policy decides at all of --levels, with the --options of each level; --added is for
-mlgo-clang alone. Programs run in a sandbox with limits on time and memory. Those that do not end in time with plain
-clang, or crash, say nothing: they loop for ever, which compilers may take to be impossible. They are counted apart.
+checksum of their variables. The policy decides at all of --levels, with the --options of each level;
+`--policy_path=none` is for options alone, and --added for mlgo-clang alone. Programs run in a sandbox with limits on
+time and memory. Those that do not end in time with plain clang, or crash, say nothing: they loop for ever, which
+compilers may take to be impossible. They are counted apart.
 
 --output_dir keeps a record of each comparison, so that the same command continues where an earlier one ended, and the
 source of each program that fails. Exit status: 1 if a program prints something else, runs too long, or is not compiled
@@ -40,7 +41,9 @@ from compiler_opt.tools import entry_point, shared_flags
 _PROGRAMS = flags.DEFINE_integer("programs", 2000, "Programs to generate.", 1)
 _LEVELS = flags.DEFINE_list("levels", "Oz,O2", "Optimisation levels.")
 _CLANG_PATHS = flags.DEFINE_list("clang_paths", "clang-22", "The compilers.")
-_POLICY_PATH = shared_flags.policy("policy_path", "The policy; by default the one that ships and suits the compilers.")
+_POLICY_PATH = shared_flags.policy(
+    "policy_path", "The policy; by default the one that ships and suits the compilers; `none` for none."
+)
 _OPTIONS = shared_flags.OptionsFlag("Options of LLVM's passes that are deployed, too: {forms}.")
 _ADDED = flags.DEFINE_string("added", "", "Further options of mlgo-clang alone, such as '-mllvm -disable-lsr'.")
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", "csmith", "Folder for records, and for programs that fail.")
@@ -88,38 +91,41 @@ def entry() -> int:
     toolchains = [probe(clang) for clang in _CLANG_PATHS.value]
     output = Path(_OUTPUT_DIR.value)
     check_folder_writable(output)
-    folder = pretrained.folder(_POLICY_PATH.value) if _POLICY_PATH.value else None
+    name = _POLICY_PATH.value
+    folder = pretrained.folder(name) if name and name != shared_flags.NONE else None
+    requests = [] if name == shared_flags.NONE else [PolicyRequest(folder, levels=_LEVELS.value)]
     with scratch_directory() as scratch, exclusive_directory(output, "--output_dir"):
-        request = PolicyRequest(folder, levels=_LEVELS.value)
         clangs = [toolchain.clang for toolchain in toolchains]
-        deployment = deploy([request], scratch / "prefix", clangs, options=_OPTIONS.read())
+        deployment = deploy(requests, scratch / "prefix", clangs, options=_OPTIONS.read())
         deployed = {
             str(each.major): {level: list(options) for level, options in each.options.sets.levels.items()}
             for each in deployment.compilers
         }
-        [policy] = deployment.policies
+        policy = deployment.policies[0] if deployment.policies else None
         conditions = {
             "compilers": [toolchain.version_text for toolchain in toolchains],
             "csmith": _run([csmith, "--version"], scratch).stdout.decode().split("\n")[0],
-            "levels": list(deployment.policies[0].levels),
+            "levels": _LEVELS.value,
             "options": deployed,
             "added": _ADDED.value,
-            "policy": policy.checksum,
+            "policy": policy.checksum if policy else "",
         }
         check_conditions(output / "conditions.json", conditions)
         file = RecordFile(output / "records.jsonl", Record)
         known = {record.seed for record in file.records}
         seeds = range(_SEED.value, _SEED.value + _PROGRAMS.value)
-        trial = Trial(csmith, _INCLUDE.value, deployment, toolchains, shlex.split(_ADDED.value), scratch, output)
+        added = shlex.split(_ADDED.value)
+        trial = Trial(csmith, _INCLUDE.value, deployment, toolchains, _LEVELS.value, added, scratch, output)
         missing = [seed for seed in seeds if seed not in known]
         with concurrent.futures.ThreadPoolExecutor(entry_point.num_workers(_NUM_WORKERS.value)) as pool:
             for results in progress_bar(pool.map(trial.run, missing), total=len(missing), unit="program"):
                 file.append(results)
     shown = [record for record in file.records if record.seed in seeds]
-    about = f"policy {policy.origin or folder} {policy.checksum[:16]}, {conditions['csmith']}"
+    deciding = f"policy {policy.origin or folder} {policy.checksum[:16]}" if policy else "no policy"
+    about = f"{deciding}, {conditions['csmith']}"
     entry_point.echo(f"{len(seeds)} programs from seed {seeds.start}, {about}, added: {_ADDED.value or 'none'}")
     for toolchain in toolchains:
-        for level in policy.levels:
+        for level in _LEVELS.value:
             of_level = [r for r in shown if (r.major, r.level) == (toolchain.version[0], level)]
             counts = Counter(record.outcome for record in of_level)
             differ = sum(record.differs for record in of_level)
@@ -140,8 +146,9 @@ class Trial:
     Attributes:
       csmith: the program.
       include: the folder of its headers.
-      deployment: the policy's.
+      deployment: of the policy, or of options.
       toolchains: the compilers.
+      levels: optimisation levels, such as `Oz`.
       options: those of mlgo-clang alone.
       scratch: for a folder per program.
       output: for programs that fail.
@@ -151,6 +158,7 @@ class Trial:
     include: str
     deployment: Deployment
     toolchains: Sequence[Toolchain]
+    levels: Sequence[str]
     options: Sequence[str]
     scratch: Path
     output: Path
@@ -164,9 +172,7 @@ class Trial:
             if not made.ok:
                 raise ToolchainError(f"csmith: failed at seed {seed}: {made.describe()}")
             records = [
-                self._compare(seed, toolchain, level, folder)
-                for toolchain in self.toolchains
-                for level in self.deployment.policies[0].levels
+                self._compare(seed, toolchain, level, folder) for toolchain in self.toolchains for level in self.levels
             ]
             if any(record.outcome in _FAILURES for record in records):
                 shutil.copy(source, self.output / f"{seed}.c")
