@@ -236,15 +236,15 @@ see_to_cpp_headers() {
   compiles_cpp || die "$clang still finds no C++ standard headers after installing g++; see: $clang -x c++ -v -E /dev/null"
 }
 
-# What the tests build with besides clang: C++ by g++, and CMake projects (CMake itself is in .venv) by Make and Ninja,
-# through ccache; they measure with valgrind and perf, csmith makes programs for them, and zsh completes. Builds of C++20 modules run
-# clang-scan-deps, which some versions have in a package of its own; the newest clang builds the fuzzers, with libFuzzer
-# and AddressSanitizer.
+# What the tests build with besides clang: C++ by g++, CMake projects (CMake itself is in .venv) by Make and Ninja,
+# through ccache, and a package by dpkg-dev; they measure with valgrind and perf, csmith makes programs for them, and zsh
+# completes. Builds of C++20 modules run clang-scan-deps, which some versions have in a package of its own; the newest
+# clang builds the fuzzers, with libFuzzer and AddressSanitizer.
 see_to_test_tools() {
   local tool version packages=()
-  for tool in ninja make ccache g++ valgrind zsh; do
+  for tool in ninja make ccache g++ valgrind zsh dpkg-buildpackage; do
     if ! command -v "$tool" >/dev/null; then
-      packages+=(ninja-build make ccache g++ valgrind zsh)
+      packages+=(ninja-build make ccache g++ valgrind zsh dpkg-dev)
       break
     fi
   done
