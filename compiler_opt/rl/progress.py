@@ -103,7 +103,7 @@ class Plan:
         planned = {name for plan in plans for name in plan.again}
         count = config.modules_per_iteration(context.pool.num_workers)
         # A resumed run may have another corpus.
-        scores = context.baseline.scores
+        scores = context.baseline().scores
         again = [name for name in dict.fromkeys(progress.cut) if name not in planned and name in scores][:count]
         drawn = sampler.draw(position, count - len(again)) if count > len(again) else []
         others = [module for module in drawn if module.name not in {*progress.undecided, *again}]

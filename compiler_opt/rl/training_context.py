@@ -48,8 +48,6 @@ _FIXED = ("compile_task", "train_eval.algorithm")
 class TrainingContext:
     """A training run.
 
-    `baseline` and `sampler`, which take compilations, are computed on first use.
-
     Attributes:
       root_dir: the run's folder.
       corpus: the modules to train on.
@@ -91,20 +89,29 @@ class TrainingContext:
         """The head of the problem's action space under the vocabulary. Needs TensorFlow."""
         return self.problem.decision.head(self.quantiles, self.compiler_features)
 
-    @functools.cached_property
     def baseline(self) -> Baseline:
-        """Scores of the default policy. Raises CorpusError if most modules fail."""
+        """Scores of the default policy, of each module. Compiles them all in the first call, if no earlier run did.
+
+        Raises CorpusError if most modules fail.
+        """
+        return self._baseline
+
+    def sampler(self) -> ModuleSampler:
+        """Draws modules that compile to some text, and have decisions if that is known; first computes `baseline`.
+
+        Raises CorpusError if there are none.
+        """
+        return self._sampler
+
+    @functools.cached_property
+    def _baseline(self) -> Baseline:
         path = self.root_dir / "baseline.json"
         modules, find_shared = self.corpus.modules, self._find_shared("baseline", self.corpus.modules)
         return cached_baseline(path, self._measurements_key(), modules, self.pool, self.problem, find_shared)
 
     @functools.cached_property
-    def sampler(self) -> ModuleSampler:
-        """Draws modules that compile to some text, and have decisions if that is known.
-
-        Raises CorpusError if there are none.
-        """
-        scores, undecided = self.baseline.scores, set(self.baseline.undecided)
+    def _sampler(self) -> ModuleSampler:
+        scores, undecided = self.baseline().scores, set(self.baseline().undecided)
         modules = [module for module in self.corpus.modules if scores.get(module.name, 0) > 0]
         if not modules:
             raise CorpusError(f"{self.corpus.root}: no module compiles to any text")

@@ -55,8 +55,8 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
     policy_dir = context.root_dir / POLICY_DIR
     checkpoints = Checkpoints(context.root_dir / "checkpoints", **algorithm.checkpointed())
     progress, copies = _start_or_resume(context, algorithm, checkpoints)
-    latest = LatestContexts(context.problem, context.baseline, copies)
-    sampler, best = context.sampler, BestPolicy(context)
+    latest = LatestContexts(context.problem, context.baseline(), copies)
+    sampler, best = context.sampler(), BestPolicy(context)
     # Last, when nothing can be wrong any more: it changes the run's folder.
     history = History(context.root_dir, progress.iteration if progress.iteration else -1)
     if progress.share(config) >= 1 and policy_dir.is_dir():
@@ -72,7 +72,7 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
             start_s = time.monotonic()
             while not plans or (len(plans) <= config.max_staleness and progress.has_more(config, len(plans))):
                 plans.append(Plan.make(context, progress, plans, sampler))
-                baseline = latest.baseline if config.counts_copies else context.baseline
+                baseline = latest.baseline if config.counts_copies else context.baseline()
                 collector.submit(_collection(context, algorithm, baseline, plans[-1]), f"iteration {plans[-1].number}")
             plan = plans.popleft()
             with measure("collect"):
@@ -129,7 +129,7 @@ def _in_place(folder: Path) -> Iterator[Callable[[], None]]:
 
 
 def _collector(context: TrainingContext) -> Collector:
-    config, pool, costs = context.config, context.pool, CompileCosts(context.baseline.scores)
+    config, pool, costs = context.config, context.pool, CompileCosts(context.baseline().scores)
     if not config.max_staleness:
         return InTurn(pool, costs)
     return RolloutStream(pool, costs, int(config.late_share * config.modules_per_iteration(pool.num_workers)))

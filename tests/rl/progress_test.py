@@ -18,7 +18,7 @@ _CONTEXT = cast(
         config=TrainingConfig(num_modules=3, max_staleness=2),
         pool=SimpleNamespace(num_workers=1),
         corpus=SimpleNamespace(by_name=_MODULES),
-        baseline=SimpleNamespace(scores=dict.fromkeys(_MODULES, 1.0)),
+        baseline=lambda: SimpleNamespace(scores=dict.fromkeys(_MODULES, 1.0)),
     ),
 )
 

@@ -178,7 +178,7 @@ class Evolution(Algorithm):
         """
         context, found = self._context, self._search.averaged
         rule, settings = RulePolicy(self._rule, found), context.rollout_settings()
-        jobs = [Job(module, rule, 0, settings) for module in context.sampler.draw(0, self._config.cloned_modules)]
+        jobs = [Job(module, rule, 0, settings) for module in context.sampler().draw(0, self._config.cloned_modules)]
         with progress_bar(total=len(jobs), description="rollouts to clone", unit="compile") as progress:
             rollouts = rollouts_in_order(jobs, context.pool, progress)
         decided = [

@@ -44,7 +44,7 @@ class _WithFlips(CollectionPolicy):
         [rollout] = rollouts
         if rollout.failure is not None or rollout.trajectory is None:
             return ()
-        module = _module_flips(rollout, self._context.baseline.contexts[rollout.project], self._config)
+        module = _module_flips(rollout, self._context.baseline().contexts[rollout.project], self._config)
         drawn = module.draw(self._context.config.rollouts_per_module - 1, self._config.max_flips, rng)
         return [OverridingPolicy(self._base, flips) for flips in drawn]
 
