@@ -22,6 +22,7 @@ CLASSES: dict[str, Callable[[], dict[str, type]]] = {
     "optimize": gin_settings.of_training,
     "ppo_from_flips": gin_settings.of_training,
     "workstation": gin_settings.of_training,
+    "es_of_a_rule_nn_agent": gin_settings.of_training,
     **{f"{name}_nn_agent": gin_settings.of_training for name in algorithms.names()},
 }
 """File -> the classes of its entry point."""
@@ -46,7 +47,7 @@ def test_each_problem_has_the_same_files() -> None:
         and (stem != "counterfactuals_nn_agent" or isinstance(problem.decision.action_space, MaskedCategorical))
         and (stem != "dqn_nn_agent" or not isinstance(problem.decision.action_space, Continuous))
         and (stem != "flips_nn_agent" or problem.objective.is_size)
-        and (stem != "evolution_nn_agent" or problem.decision.rule is not None)
+        and (stem != "es_of_a_rule_nn_agent" or problem.decision.rule is not None)
     }
     assert set(FILES) == expected
 

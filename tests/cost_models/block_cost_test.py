@@ -119,12 +119,12 @@ def test_training_and_evaluation(corpus: Corpus, toolchain: Toolchain, tmp_path:
         return result.stderr if status else result.stdout
 
     def train(*flags: str, status: int = 0) -> str:
-        bindings = ("train_eval.num_iterations=1", "train_eval.num_modules=4", "evolution.num_epochs=2")
+        bindings = ("train_eval.num_iterations=1", "train_eval.num_modules=4", "es.cloning_epochs=2")
         return run(
             "compiler_opt/rl/train_locally.py",
             f"--root_dir={tmp_path / 'training'}",
             "--vocab_path=compiler_opt/rl/regalloc/vocab",
-            "--gin_files=gin_configs/regalloc_eviction/evolution_nn_agent.gin",
+            "--gin_files=gin_configs/regalloc_eviction/es_of_a_rule_nn_agent.gin",
             *(f"--gin_bindings={binding}" for binding in bindings),
             *flags,
             status=status,

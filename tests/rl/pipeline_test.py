@@ -34,8 +34,8 @@ def _steps(root_dir: Path, **training: str) -> Sequence[PipelineStep]:
     [
         ({}, ["trace", "vocabulary", "warm start", "training"]),
         ({"warmstart_policy_dir": "elsewhere"}, ["training"]),
-        # Evolution starts from the compiler's own rule, not from a clone.
-        ({"algorithm": "evolution"}, ["trace", "vocabulary", "training"]),
+        # Flips start from the compiler's own decisions, not from a clone.
+        ({"algorithm": "flips"}, ["trace", "vocabulary", "training"]),
     ],
 )
 def test_steps(tmp_path: Path, training: dict[str, str], expected: list[str]) -> None:

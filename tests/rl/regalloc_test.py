@@ -147,10 +147,10 @@ def _by_counterfactuals(
     return _train("counterfactuals", place, problem, toolchain, *more, status=status)
 
 
-def _by_evolution(place: Path, problem: problems.Problem, toolchain: Toolchain, iterations: int, status: int) -> str:
-    bindings = (f"train_eval.num_iterations={iterations}", "train_eval.num_modules=16", "evolution.num_epochs=3")
+def _of_a_rule(place: Path, problem: problems.Problem, toolchain: Toolchain, iterations: int, status: int) -> str:
+    bindings = (f"train_eval.num_iterations={iterations}", "train_eval.num_modules=16", "es.cloning_epochs=3")
     more = [f"--vocab_path={place / 'vocabulary'}", *_gin(*bindings)]
-    return _train("evolution", place, problem, toolchain, *more, status=status)
+    return _train("es_of_a_rule", place, problem, toolchain, *more, status=status)
 
 
 def _gin(*bindings: str) -> list[str]:
@@ -184,22 +184,22 @@ def test_counterfactuals_are_learned_from(problem: problems.Problem, place: Path
 
 
 @pytest.mark.slow
-def test_a_rule_is_evolved_and_cloned(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:
+def test_a_rule_is_found_and_cloned(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:
     if problem.decision.rule is None:
-        error = _by_evolution(place, problem, toolchain, 1, status=2)
-        assert "regalloc_priority: has no rule whose parameters could be searched for" in error
+        error = _of_a_rule(place, problem, toolchain, 1, status=2)
+        assert "es.parameters: expected 'network' for regalloc_priority, which has no rule" in error
         return
     for iterations in (1, 2):
         # The second time, it resumes from its parameters.
-        _by_evolution(place, problem, toolchain, iterations, status=0)
-    history = [json.loads(line) for line in (place / "evolution" / "history.jsonl").read_text().splitlines()]
+        _of_a_rule(place, problem, toolchain, iterations, status=0)
+    history = [json.loads(line) for line in (place / "es_of_a_rule" / "history.jsonl").read_text().splitlines()]
     assert [entry["iteration"] for entry in history] == [1, 2]
     assert all(entry["failures"] == 0 and entry["max_z"] > 0 for entry in history)
     lengths = [entry["rule/length"] for entry in history]
     assert 0 != lengths[0] != lengths[1]
-    weights = NetworkWeights.load(place / "evolution" / "policy")
+    weights = NetworkWeights.load(place / "es_of_a_rule" / "policy")
     assert [len(bias) for bias in weights.biases] == [64, 64, 1]
-    card = ModelCard.load(place / "evolution" / "policy")
+    card = ModelCard.load(place / "es_of_a_rule" / "policy")
     assert card is not None and "evolution strategies" in (card.algorithm or "")
     assert set(weights.metadata["rule"]) == {parameter.name for parameter in problem.decision.rule.parameters}
 

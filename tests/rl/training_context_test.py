@@ -34,6 +34,6 @@ def test_each_difference_is_a_line(toolchain: Toolchain, tmp_path: Path, caplog:
     assert "run: continued with another train_eval.num_modules: was '16', is '3'" in messages
     assert "run: continued with another train_eval.seed: was '1', is '7'" in messages
     assert "problem_config.flags_to_add: was '()', is \"('-O2',)\"" in messages[3]
-    for name, value in (("compile_task", "regalloc_eviction"), ("train_eval.algorithm", "evolution")):
+    for name, value in (("compile_task", "regalloc_eviction"), ("train_eval.algorithm", "es")):
         with pytest.raises(ConfigError, match=f"holds a run whose {name} was .* and is '{value}' now; use that, or"):
             log_changed_settings(Path("run"), before, {**before, name: value})
