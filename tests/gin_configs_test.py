@@ -8,7 +8,6 @@ import pytest
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import algorithms
 from compiler_opt.spaces.continuous import Continuous
-from compiler_opt.spaces.masked_categorical import MaskedCategorical
 from compiler_opt.tools import gin_settings
 
 ROOT = Path(__file__).parents[1]
@@ -44,7 +43,6 @@ def test_each_problem_has_the_same_files() -> None:
         for problem in map(problems.load, problems.names())
         for stem in CLASSES
         if (stem not in ("optimize", "ppo_from_flips", "ir2vec", "plugin_features") or problem.objective.is_size)
-        and (stem != "counterfactuals_nn_agent" or isinstance(problem.decision.action_space, MaskedCategorical))
         and (stem != "dqn_nn_agent" or not isinstance(problem.decision.action_space, Continuous))
         and (stem != "flips_nn_agent" or problem.objective.is_size)
         and (stem != "es_of_a_rule_nn_agent" or problem.decision.rule is not None)

@@ -27,7 +27,7 @@ PLACE = Path("/tmp/mlgo-behaviour")  # always the same, since files name others;
 CLANGS = {name: str(shutil.which(name)) for name in ("clang-22", "clang-19")}
 METHODS = {
     "inlining": "bc_max dqn es flips ppo reinforce",
-    "regalloc_eviction": "bc_max counterfactuals dqn es es_of_a_rule ppo reinforce",
+    "regalloc_eviction": "bc_max dqn es es_of_a_rule ppo reinforce",
     "regalloc_priority": "bc_max es ppo reinforce",
 }
 ROLLOUTS = "train_eval.rollouts_per_module="
@@ -36,7 +36,6 @@ START = f"--warmstart_policy_dir={PLACE}/TASK"  # with LLVM's features; the voca
 VALIDATED = f"train_eval.validation_iterations=1 --validation_path={PLACE}/CLANG/TASK-other"
 OWN = {
     "flips": f"flips.first_samples=1 flips.learn_every=1 flips.networks=1 flips.num_epochs=2 {ROLLOUTS}3",
-    "counterfactuals": f"counterfactuals.steps=2 counterfactuals.final_networks=1 {ROLLOUTS}3",
     "es_of_a_rule": "es.cloning_epochs=2",
     "bc_max": f"bc_max.clone_every=1 {START}",
 }

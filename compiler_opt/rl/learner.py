@@ -110,15 +110,11 @@ class AveragedWeights:
         """Adds the actor's current weights."""
         self._average.apply(self._actor.trainable_weights)
 
-    def restart(self) -> None:
-        """Restarts from the actor's current weights."""
-        for mean, variable in zip(self.variables, self._actor.trainable_weights, strict=True):
-            mean.assign(variable)
-
     def warm_start(self, weights: NetworkWeights) -> None:
         """Loads a policy's weights into the actor and restarts from them. Raises PolicyError if their shapes differ."""
         networks.assign(self._actor, weights)
-        self.restart()
+        for mean, variable in zip(self.variables, self._actor.trainable_weights, strict=True):
+            mean.assign(variable)
 
     def weights(self) -> NetworkWeights:
         """The average, in the form that decides."""

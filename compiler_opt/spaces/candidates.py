@@ -25,9 +25,6 @@ class CandidateInputs(UsesFeatures, abc.ABC):
     names: tuple[str, ...]
     """The F inputs, in order."""
 
-    default_input: str | None = None
-    """The input that is 1 for the default's choice and 0 otherwise; None if there is none."""
-
     @abc.abstractmethod
     def legal(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
         """Which candidates are legal: features by name, as the compiler sends them, to `[T, C]` bool."""

@@ -131,22 +131,6 @@ def _train(
     )
 
 
-def _by_counterfactuals(
-    place: Path, problem: problems.Problem, toolchain: Toolchain, iterations: int, status: int
-) -> str:
-    bindings = (
-        f"train_eval.num_iterations={iterations}",
-        "train_eval.num_modules=3",
-        "train_eval.rollouts_per_module=4",
-        "counterfactuals.first_samples=12",
-        "counterfactuals.steps=40",
-        "counterfactuals.final_networks=2",
-        "counterfactuals.final_steps=40",
-    )
-    more = [f"--warmstart_policy_dir={place / 'warm_start' / 'policy'}", *_gin(*bindings)]
-    return _train("counterfactuals", place, problem, toolchain, *more, status=status)
-
-
 def _of_a_rule(place: Path, problem: problems.Problem, toolchain: Toolchain, iterations: int, status: int) -> str:
     bindings = (f"train_eval.num_iterations={iterations}", "train_eval.num_modules=16", "es.cloning_epochs=3")
     more = [f"--vocab_path={place / 'vocabulary'}", *_gin(*bindings)]
@@ -155,32 +139,6 @@ def _of_a_rule(place: Path, problem: problems.Problem, toolchain: Toolchain, ite
 
 def _gin(*bindings: str) -> list[str]:
     return [f"--gin_bindings={binding}" for binding in bindings]
-
-
-@pytest.mark.slow
-def test_counterfactuals_are_learned_from(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:
-    if not isinstance(problem.decision.action_space, MaskedCategorical):
-        error = _by_counterfactuals(place, problem, toolchain, 1, status=2)
-        assert "regalloc_priority: counterfactuals are for problems that choose among candidates" in error
-        return
-    _by_counterfactuals(place, problem, toolchain, 2, status=0)
-    first = NetworkWeights.load(place / "counterfactuals" / "policy")
-    # The second time, it resumes with its samples.
-    _by_counterfactuals(place, problem, toolchain, 3, status=0)
-    history = [json.loads(line) for line in (place / "counterfactuals" / "history.jsonl").read_text().splitlines()]
-    assert [entry["iteration"] for entry in history] == [1, 2, 3]
-    assert all(entry["failures"] == 0 for entry in history)
-    samples = [entry["samples"] for entry in history]
-    assert 0 < samples[0] < samples[1] < samples[2]
-    assert np.isfinite(history[2]["loss"])
-    # Until there is something to learn from, modules come out as the cloned default leaves them.
-    assert abs(history[0]["score_change"]) < 0.05
-    last = NetworkWeights.load(place / "counterfactuals" / "policy")
-    assert last.checksum() != first.checksum()
-    # Two networks side by side.
-    assert [len(bias) for bias in last.biases] == [128, 128, 1]
-    card = ModelCard.load(place / "counterfactuals" / "policy")
-    assert card is not None and "counterfactuals" in (card.algorithm or "")
 
 
 @pytest.mark.slow

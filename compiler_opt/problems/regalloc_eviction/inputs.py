@@ -40,7 +40,6 @@ class EvictionInputs(PortableInputs):
     """`signature.FEATURES`, `progress`, `RELATIVE`, and `COMPARED` for the interval itself and as ranks."""
 
     mask = signature.MASK
-    default_input = "is_default"
     features = (signature.MASK, *signature.FEATURES, signature.PROGRESS)
     optional = (signature.PLUGIN_DEFAULT,)
     names = (
