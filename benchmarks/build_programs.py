@@ -1,4 +1,4 @@
-"""Builds the programs of a corpus's projects for `profile_blocks`, and prints the arguments that profile them.
+"""Builds the programs of a corpus's projects for `cost_model profile`, and prints the arguments that profile them.
 
     python -m benchmarks.build_programs --data_path=$CORPORA/train --output_dir=$PROGRAMS
 

@@ -23,8 +23,8 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.tensorflow_loading import load_tensorflow, require_tensorflow
 from compiler_opt.tools import entry_point, shared_flags
 
-_BLOCKS = shared_flags.required_path("blocks", "A file of collect_blocks.")
-_MODEL_DIR = flags.DEFINE_multi_string("model_dir", [], "Folder of a model of train_throughput; may be repeated.")
+_BLOCKS = shared_flags.required_path("blocks", "A file of `cost_model blocks`.")
+_MODEL_DIR = flags.DEFINE_multi_string("model_dir", [], "Folder of a model of `cost_model train`; may be repeated.")
 _REPETITIONS = flags.DEFINE_integer("repetitions", 7, "Repetitions of each model.", 1)
 
 _STAGES = ("decode, new instructions", "decode, known instructions", "encode", "network")
@@ -38,11 +38,7 @@ def entry() -> None:
         raise ConfigError("expected at least one --model_dir")
     decoder = Decoder()
     blocks = [block for block in load_blocks(_BLOCKS.value) if decoder.decode(block.code)]
-    load_tensorflow()
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    load_tensorflow(1)
     models = {folder: ThroughputModel.load(Path(folder)) for folder in _MODEL_DIR.value}
     speeds: dict[tuple[str, str], list[float]] = defaultdict(list)
     # The first repetition warms caches and does not count.

@@ -5,13 +5,16 @@
 
 import difflib
 import importlib
+import itertools
+import re
 import signal
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from compiler_opt import __version__
-from compiler_opt.commands import TASKS, VERBS, module_of, summary
+from compiler_opt.commands import TASKS, VERBS, module_of, summary, verb_of
 
 _HELP = """\
 Usage: compiler_opt VERB [--FLAG=VALUE ...]
@@ -28,29 +31,46 @@ Usage: compiler_opt VERB [--FLAG=VALUE ...]
 
 def main() -> int:
     """Runs the command line; returns the exit status, 2 for a mistake of the user's."""
-    match sys.argv[1:]:
+    words = sys.argv[1:]
+    if verb := verb_of(words):
+        sys.argv[: 2 + verb.count(" ")] = [f"compiler_opt {verb}"]
+        importlib.import_module(module_of(verb)).entry()  # exits
+    match words:
         case [] | ["-h" | "--help"]:
             text = _help()
         case ["--version"]:
             text = f"compiler_opt {__version__}\n"
         case ["--list"]:
-            width = max(map(len, VERBS))
-            text = "".join(f"{verb:{width}}  {summary(verb)}\n" for verb in VERBS)
+            text = _list(VERBS)
+        case [group] | [group, "-h" | "--help"] if verbs := [verb for verb in VERBS if verb.startswith(f"{group} ")]:
+            text = _list(verbs)
         case ["--completion=bash" | "--completion=zsh" as option]:
             text = Path(__file__).with_name(f"completion.{option.partition('=')[2]}").read_text()
-        case ["--flags", verb] if verb in VERBS:
+        case ["--flags", *rest] if verb := verb_of(rest):
             text = "".join(f"{flag}\n" for flag in _flags(verb))
-        case [verb, *_] if verb in VERBS:
-            sys.argv[:2] = [f"compiler_opt {verb}"]
-            importlib.import_module(module_of(verb)).entry()  # exits
         case [word, *_]:
-            nearest = difflib.get_close_matches(word, VERBS) or [verb for verb in VERBS if word in verb][:3]
+            typed = " ".join(itertools.takewhile(lambda each: not each.startswith("-"), words[:2]))
+            close = difflib.get_close_matches(typed, VERBS) or difflib.get_close_matches(word, VERBS)
+            nearest = close or _related(word)
             guess = f"did you mean {' or '.join(nearest)}? See" if nearest else "see"
             print(f"error: expected a verb, found {word!r}; {guess} compiler_opt --help", file=sys.stderr)
             return 2
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # ends quietly if nobody reads
     print(text, end="")
     return 0
+
+
+def _list(verbs: Sequence[str]) -> str:
+    """A line for each verb: what it does, after at least two spaces."""
+    width = max(map(len, verbs))
+    return "".join(f"{verb:{width}}  {summary(verb)}\n" for verb in verbs)
+
+
+def _related(word: str) -> list[str]:
+    """Up to three verbs that have words in common with an unknown one, the most first."""
+    parts = set(word.split("_"))
+    common = {verb: len(parts & set(re.split("[ _]", verb))) for verb in VERBS}
+    return [verb for verb in sorted(VERBS, key=lambda verb: -common[verb]) if common[verb]][:3]
 
 
 def _help() -> str:

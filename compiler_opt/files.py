@@ -269,10 +269,11 @@ def exclusive_directory(folder: Path, flag: str) -> Iterator[None]:
     Temporaries of killed processes are removed.
 
     Raises:
-      OutputError: it cannot be created, or another process works in it; the message asks for another `flag`.
+      OutputError: it cannot be created or written, or another process works in it; the message asks for another one.
     """
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder}: expected the name of a folder, found a file; give another {flag}")
+    check_folder_writable(folder)
     with contextlib.ExitStack() as cleanup:
         try:
             missing = [place for place in (folder, *folder.parents) if not place.is_dir()]

@@ -39,18 +39,22 @@ def require_tensorflow(purpose: str) -> None:
         )
 
 
-def load_tensorflow() -> None:
+def load_tensorflow(num_threads: int | None = None) -> None:
     """Imports TensorFlow and TF-Agents (some 4 s) without their messages, unless the import fails.
 
-    Without a GPU, TensorFlow prints lines that look like errors; gym, which TF-Agents imports, prints a notice.
+    Without a GPU, TensorFlow prints lines that look like errors; gym, which TF-Agents imports, prints a notice. With a
+    number of threads, TensorFlow, which must not have computed anything yet, uses only so many.
 
     Raises:
       MissingPackageError: they are not installed.
     """
     require_tensorflow("this step")
     with stderr_held(), _interrupts_held(), _garbage_collection_paused():
-        importlib.import_module("tensorflow")
+        tensorflow = importlib.import_module("tensorflow")
         importlib.import_module("tf_agents.agents.ppo.ppo_clip_agent")
+    if num_threads is not None:
+        tensorflow.config.threading.set_intra_op_parallelism_threads(num_threads)
+        tensorflow.config.threading.set_inter_op_parallelism_threads(num_threads)
     # TensorFlow logs each saved checkpoint.
     logging.set_verbosity(logging.WARNING)
 

@@ -75,7 +75,7 @@ compare without_teacher $((2 * compiles)) no_teacher
 # 4. The policy with all parts, with margins and without.
 for seed in $(tr , ' ' <<<"${SEEDS:-1,2,3}"); do
   [ -s "$runs/margins-$seed.txt" ] || {
-    $python -m compiler_opt.tools.choose_margin --policy_path="$runs/parts/everything/seed-$seed/policy" --dry_run \
+    $python -m compiler_opt policy margin --policy_path="$runs/parts/everything/seed-$seed/policy" --dry_run \
       --data_path="$corpora/validation" "${compiler[@]}" >"$runs/margins-$seed.unfinished"
     mv "$runs/margins-$seed.unfinished" "$runs/margins-$seed.txt"
   }

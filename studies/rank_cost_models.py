@@ -6,7 +6,7 @@ $BUILDS has a folder for each variant, such as $BUILDS/default and $BUILDS/inlin
 programs, here h3/h3_cells. Programs are linked from objects with an address map of their blocks (compile them with
 -fbasic-block-address-map -mllvm -pgo-analysis-map=func-entry-count,bb-freq,br-prob). Each command runs in the folder
 of each variant, under callgrind and for its wall time; all variants must print what the base does. With
---model_dir=$MODEL, a network of train_throughput is among the cost models. Prints how well each model orders the
+--model_dir=$MODEL, a network of `cost_model train` is among the cost models. Prints how well each model orders the
 builds, and writes $OUT/ranking.csv and $OUT/ranking.json. After an interruption, the same command continues.
 docs/cost_models.md describes the comparison.
 """
@@ -51,7 +51,7 @@ _BENCHMARK = flags.DEFINE_multi_string(
 _BASE = flags.DEFINE_string("base", "default", "The variant that counts are carried from.")
 _VARIANT = flags.DEFINE_multi_string("variant", [], "A variant to compare; may be repeated; by default all.")
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results.")
-_MODEL_DIR = shared_flags.path("model_dir", "Folder of a model of train_throughput.")
+_MODEL_DIR = shared_flags.path("model_dir", "Folder of a model of `cost_model train`.")
 _ROUNDS = flags.DEFINE_integer("rounds", 20, "Runs of each build for its wall time, in turn; 0 for none.", 0)
 _TIMEOUT_S = flags.DEFINE_float("benchmark_timeout_s", 60.0, "Limit of each run of a command, in seconds.", 0.1)
 _CLANG_PATH = shared_flags.clang_path("The clang whose tools to use; by default the newest one installed.")
@@ -90,11 +90,7 @@ def _network(decoder: Decoder) -> Predict | None:
             f"{_MODEL_DIR.value}: predicts {description.label_source}, which annotations do not change, so the rows of "
             f"{LEARNED_RUNTIME} say nothing; for them, give a model of {MEASURED_NS}"
         )
-    load_tensorflow()
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(_THREADS.value)
-    tf.config.threading.set_inter_op_parallelism_threads(_THREADS.value)
+    load_tensorflow(_THREADS.value)
     return functools.partial(ThroughputModel.load(_MODEL_DIR.value).predict, decoder=decoder)
 
 

@@ -2,7 +2,7 @@
 
     python -m studies.runtime_annotations --blocks=$BLOCKS/profiled.npz --output_dir=$MODELS
 
-For each project in a file of `profile_blocks`, a graph network learns the measured times of the other projects' blocks
+For each project in a file of `cost_model profile`, a graph network learns the measured times of other projects' blocks
 (the next project in the alphabet chooses the epoch), and predicts those of this one, with its annotations and with them
 hidden. It is one network, for annotations are hidden in half of its training. Beside it are llvm-mca's cycles, and
 these with a penalty for each annotation, fitted to the other projects (non-negative least squares of relative errors).
@@ -33,7 +33,7 @@ from compiler_opt.tensorflow_loading import load_tensorflow, require_tensorflow
 from compiler_opt.tools import entry_point, shared_flags
 from studies.simulation_with_penalties import SimulationWithPenalties
 
-_BLOCKS = shared_flags.required_path("blocks", "The file of profile_blocks.")
+_BLOCKS = shared_flags.required_path("blocks", "The file of `cost_model profile`.")
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the models.")
 _EPOCHS = flags.DEFINE_integer("epochs", 30, "Passes over the blocks.", 1)
 _UNITS = flags.DEFINE_integer("units", 32, "Width of the network.", 2)

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,8 +31,9 @@ def is_command(path: Path) -> bool:
 
 
 def test_every_command_is_a_verb() -> None:
-    commands = [path.stem for path in (ROOT / "compiler_opt" / "tools").rglob("*.py") if is_command(path)]
-    assert sorted(VERBS) == sorted(commands)
+    tools = ROOT / "compiler_opt" / "tools"
+    commands = [path.relative_to(tools).with_suffix("") for path in tools.rglob("*.py") if is_command(path)]
+    assert sorted(VERBS) == sorted(" ".join(path.parts) for path in commands)
     assert all(summary(verb).endswith(".") for verb in VERBS)
 
 
@@ -40,7 +42,8 @@ def test_help_is_one_screen() -> None:
     assert (result.returncode, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert len(lines) <= 24 and max(map(len, lines)) < 80
-    assert [result.stdout.split().count(verb) for verb in VERBS] == [1] * len(VERBS)
+    words = result.stdout.replace("|", " ").split()
+    assert all(word in words for verb in VERBS for word in verb.split())
     assert compiler_opt("--help").stdout == result.stdout
 
 
@@ -52,7 +55,7 @@ def test_help_imports_no_command() -> None:
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     *verbs, imported = result.stdout.splitlines()
     assert imported == "set()"
-    assert [tuple(line.split(maxsplit=1)) for line in verbs] == [(verb, summary(verb)) for verb in VERBS]
+    assert [tuple(re.split(" {2,}", line)) for line in verbs] == [(verb, summary(verb)) for verb in VERBS]
 
 
 @pytest.mark.parametrize(
@@ -63,6 +66,11 @@ def test_help_imports_no_command() -> None:
         ("make", "did you mean make_corpus? See compiler_opt --help"),
         ("--data_path=x evaluate", "see compiler_opt --help"),
         ("--flags make", "see compiler_opt --help"),
+        ("collect_blocks --name=x", "did you mean cost_model blocks? See compiler_opt --help"),
+        (
+            "policy averag --x",
+            "did you mean policy average or policy margin or policy release? See compiler_opt --help",
+        ),
     ],
 )
 def test_no_such_verb(
@@ -80,6 +88,15 @@ def test_a_verb_has_its_own_flags_and_mistakes() -> None:
     mistaken = compiler_opt("doctor", "--clang_paht=x")
     assert (mistaken.returncode, mistaken.stdout) == (2, "")
     assert mistaken.stderr.startswith("error: Unknown command line flag 'clang_paht'. Did you mean: clang_path")
+
+
+def test_a_group_lists_its_verbs() -> None:
+    listed = compiler_opt("policy")
+    assert [line.split()[:2] for line in listed.stdout.splitlines()] == [
+        ["policy", word] for word in ("average", "combine", "margin", "release")
+    ]
+    assert compiler_opt("policy", "--help").stdout == listed.stdout
+    assert "compiler_opt policy average:\n  --output_path:" in compiler_opt("policy", "average", "--help").stdout
 
 
 def test_the_version() -> None:
@@ -107,7 +124,8 @@ def test_bash_completes(path: str) -> None:
     script = """
     source <(compiler_opt --completion=bash)
     complete -p compiler_opt
-    for line in evaluate_ generate_voc "doctor --cl" "make_corpus --noc" "make_corpus --input_dir = x" "nothing --x"; do
+    for line in evaluat pol "policy m" "policy margin --dry" "doctor --cl" "make_corpus --noc" \
+      "make_corpus --input_dir = x" "nothing --x"; do
       COMP_WORDS=(compiler_opt $line) COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
       _compiler_opt compiler_opt 2>/dev/null
       echo "${COMPREPLY[@]}"
@@ -117,8 +135,10 @@ def test_bash_completes(path: str) -> None:
     assert printed.stderr == ""
     assert printed.stdout.splitlines() == [
         "complete -o default -F _compiler_opt compiler_opt",
-        "evaluate_throughput evaluate_ir2native",
-        "generate_vocab",
+        "evaluate",
+        "policy",
+        "margin",
+        "--dry_run",
         "--clang_path=",
         "--nocheck",
         "",
@@ -135,13 +155,19 @@ def test_zsh_completes(path: str) -> None:
     source <(compiler_opt --completion=zsh)
     words=(compiler_opt "") CURRENT=2 PREFIX=
     _compiler_opt
+    words=(compiler_opt policy "") CURRENT=3 PREFIX=
+    _compiler_opt
     words=(compiler_opt make_corpus --) CURRENT=3 PREFIX=--
+    _compiler_opt
+    words=(compiler_opt policy margin --) CURRENT=4 PREFIX=--
     _compiler_opt
     """
     printed = subprocess.run(
         ["zsh", "-f", "-c", script], env={"PATH": path}, capture_output=True, text=True, check=True
     )
     assert printed.stderr == ""
-    compdef, first, values, switches = printed.stdout.splitlines()
+    compdef, first, group, values, switches, values_of_margin, switches_of_margin = printed.stdout.splitlines()
     assert compdef == "compdef _compiler_opt compiler_opt" and first == f"{VERBS[0]}:{summary(VERBS[0])}"
+    assert group == f"average:{summary('policy average')}"
+    assert "--margins= " in values_of_margin and "--dry_run" in switches_of_margin
     assert values.startswith("compadd -S -- --default_args= ") and "--check --nocheck " in f"{switches} "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.commands import VERBS
+from compiler_opt.commands import VERBS, verb_of
 from compiler_opt.commands import module_of as module_of_verb
 from compiler_opt.tools import gin_settings
 from tests import programs
@@ -52,7 +52,11 @@ def module_of(words: list[str]) -> str | None:
     """The Python module of ours that a command runs."""
     if words[0] in ("python3", "python"):
         return words[2] if words[1] == "-m" else ".".join(Path(words[1]).with_suffix("").parts)
-    return module_of_verb(words[1]) if words[0] == "compiler_opt" else None
+    if words[0] != "compiler_opt" or words[1].startswith("--"):
+        return None
+    verb = verb_of(words[1:])
+    assert verb is not None, f"no verb: {' '.join(words)}"
+    return module_of_verb(verb)
 
 
 def test_there_are_commands() -> None:
@@ -67,7 +71,8 @@ def test_command_exists(words: list[str]) -> None:
     if module is not None:
         path = ROOT / Path(*module.split(".")).with_suffix(".py")
         assert path.is_file()
-        assert module.rpartition(".")[2] in VERBS, "every command is a verb, too"
+        verb = module.replace(".rl.", ".tools.").removeprefix("compiler_opt.tools.").replace(".", " ")
+        assert verb in VERBS, "every command is a verb, too"
     elif words[0] not in FOREIGN:
         assert words[0].startswith("./")
         assert (ROOT / words[0]).stat().st_mode & 0o100

@@ -72,7 +72,7 @@ def load(name: str, toolchain: Toolchain, cpu: str = "skylake") -> BlockCosts:
     """The cost model of that name.
 
     Args:
-      name: of `NAMES`, or the folder of a model of train_throughput, which needs TensorFlow.
+      name: of `NAMES`, or the folder of a model of `cost_model train`, which needs TensorFlow.
       toolchain: whose llvm-mca is used.
       cpu: the processor that llvm-mca simulates.
 
@@ -93,8 +93,7 @@ def load(name: str, toolchain: Toolchain, cpu: str = "skylake") -> BlockCosts:
     folder = Path(name)
     if not folder.is_dir():
         raise ConfigError(
-            f"--cost_model: expected one of {', '.join(NAMES)}, or the folder of a model of train_throughput, found "
-            f"{name}"
+            f"--cost_model: expected one of {', '.join(NAMES)}, or the folder of a model of blocks, found {name}"
         )
     return _learned(folder)
 

@@ -1,7 +1,7 @@
 """What the functions of an object cost: over their blocks, how often each runs times what it costs.
 
 Without a profile, a block runs as often per call of its function as the compiler estimates, so the costs of functions
-are those of one call. With a profile of programs that ran (`profile_blocks`), it runs as often as there, and what has
+are those of one call. With a profile of programs that ran (`cost_model profile`), it runs as often as there; what has
 not run costs nothing. The compiler numbers blocks before it allocates registers, so a function keeps the numbers and
 estimated frequencies of its blocks whatever the allocator does to it. A function that has others, because it was
 compiled in another way, runs as the compiler estimates, times the factor by which it was off where it was measured;
@@ -97,14 +97,16 @@ class BlockProfile:
 
     @classmethod
     def load(cls, path: Path) -> "BlockProfile":
-        """Reads a file of `profile_blocks`.
+        """Reads a file of `cost_model profile`.
 
         Raises:
           CorpusError: there is none, it is damaged, or no block in it has a count.
         """
         profile = cls(load_blocks(path), f"blocks {size_and_sha256(path)[1][:16]}")
         if not len(profile):
-            raise CorpusError(f"{path}: expected blocks of programs that ran, found none; make it with profile_blocks")
+            raise CorpusError(
+                f"{path}: expected blocks of programs that ran, found none; make it with `cost_model profile`"
+            )
         return profile
 
     def __len__(self) -> int:

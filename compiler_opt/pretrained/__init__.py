@@ -10,7 +10,7 @@ A folder of policies, this one or that of the environment variable `COMPILER_OPT
     NAME/network.npz                     the weights, see `NetworkWeights`
     NAME/model_card.json, MODEL_CARD.md  how it was trained, and what it gains
 
-`compiler_opt/tools/release_policy.py` writes it. A policy of which any file is missing or changed is refused by name.
+`compiler_opt policy release` writes it. A policy of which any file is missing or changed is refused by name.
 """
 
 from collections.abc import Iterable

@@ -29,8 +29,8 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import comparison as results
 from compiler_opt.evaluation.comparison import COMPLETE, Comparison, RunResult
-from compiler_opt.files import check_folder_writable, exclusive_directory
-from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.files import exclusive_directory
+from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems.inlining import PROBLEM as INLINING_FOR_SIZE
 from compiler_opt.problems.problem import AnyProblem
@@ -81,7 +81,6 @@ _LEAST_BUDGET = 3
 @entry_point.command
 def entry() -> int:
     output_dir: Path = _OUTPUT_DIR.value
-    check_folder_writable(output_dir)
     if _DOCUMENT.value is not None:
         results.check_document(_DOCUMENT.value)
     seeds, files = _seeds(), _names(_GIN.files.value)
@@ -90,12 +89,10 @@ def entry() -> int:
     first = next(iter(settings.values()))
     changed_flags: ProblemConfig = first["problem_config"]
     corpora = [
-        _CORPUS.filtered(_CORPUS.load(changed_flags)),
+        _CORPUS.selected(_CORPUS.load(changed_flags)),
         _CORPUS.load_other(_VALIDATION_PATH.value, changed_flags),
     ]
-    toolchain = probe(shared_flags.clang(_CLANG_PATH, first["command"].clang_path))
-    for corpus in corpora:
-        corpus.check_compiler(toolchain.version, toolchain.clang)
+    toolchain = shared_flags.compiler(shared_flags.clang(_CLANG_PATH, first["command"].clang_path), *corpora)
     pipeline.check_apart(*corpora)
     runs = [
         PlannedRun(name, seed, output_dir, _flags(file, toolchain, problem, settings[name]), described)

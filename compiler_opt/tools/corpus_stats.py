@@ -15,8 +15,7 @@ from compiler_opt.collect.baseline import count_decisions
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus import statistics
 from compiler_opt.corpus.statistics import Statistics
-from compiler_opt.files import check_folder_writable, exclusive_directory, write_atomically, write_json, write_text
-from compiler_opt.llvm.toolchain import probe
+from compiler_opt.files import exclusive_directory, write_atomically, write_json, write_text
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report import corpus_report
 from compiler_opt.report.table import csv_text
@@ -33,12 +32,8 @@ _NUM_WORKERS = shared_flags.num_workers("Processes")
 @entry_point.command
 def entry() -> None:
     output = _OUTPUT_PATH.value
-    if output is not None:
-        check_folder_writable(output)
     problem = _COMPILE_TASK.load() if _DECISIONS.value else None
-    corpus = _CORPUS.filtered(_CORPUS.load())
-    toolchain = probe(_CLANG_PATH.value)
-    corpus.check_compiler(toolchain.version, toolchain.clang)
+    corpus, toolchain = _CORPUS.read(_CLANG_PATH.value)
     with exclusive_directory(output, "--output_path") if output is not None else contextlib.nullcontext():
         num_workers = entry_point.num_workers(_NUM_WORKERS.value)
         found = statistics.gather(corpus.modules, toolchain.tool("opt"), toolchain.target, num_workers)

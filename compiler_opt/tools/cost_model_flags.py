@@ -20,12 +20,12 @@ class CostModelFlags:
             "cost_model",
             None,
             "The score is what this model says that the code costs and, for inlining, the text. One of instructions, "
-            "RegAllocScore and llvm-mca, or the folder of a model of train_throughput (docs/cost_models.md).",
+            "RegAllocScore and llvm-mca, or the folder of a model of `cost_model train` (docs/cost_models.md).",
         )
         self._profile = shared_flags.path(
             "block_profile",
-            "With --cost_model, for register allocation: a file of profile_blocks. Blocks count as often as they ran "
-            "there, instead of as often as the compiler estimates.",
+            "With --cost_model, for register allocation: a file of `cost_model profile`. Blocks count as often as they "
+            "ran there, instead of as often as the compiler estimates.",
         )
         self._profdata = shared_flags.path(
             "profdata",

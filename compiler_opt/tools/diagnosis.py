@@ -16,9 +16,9 @@ _USED_FOR = {
     "llvm-ar": "static libraries in optimize",
     "llvm-config": "building plugins",
     "llvm-cxxfilt": "C++ names in explain",
-    "llvm-mc": "collect_blocks, profile_blocks",
-    "llvm-mca": "collect_blocks, profile_blocks",
-    "llvm-readobj": "collect_blocks, profile_blocks",
+    "llvm-mc": "cost_model blocks, cost_model profile",
+    "llvm-mca": "cost_model blocks, cost_model profile",
+    "llvm-readobj": "cost_model blocks, cost_model profile",
     "opt": "corpus_stats, development mode",
 }
 """The tools that commands start, and what for."""

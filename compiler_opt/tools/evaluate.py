@@ -23,10 +23,10 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import report
 from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, num_rollouts
 from compiler_opt.evaluation.history import load_history
-from compiler_opt.files import check_folder_writable, exclusive_directory
+from compiler_opt.files import exclusive_directory
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.ir2vec import check_same
-from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.pass_options.sets import OptionSets, describe_sets
 from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.policies.policy import Policy
@@ -40,7 +40,7 @@ from compiler_opt.tools.entry_point import echo
 from compiler_opt.tools.progress import rollout_bar
 from compiler_opt.tools.shared_flags import NONE
 
-_CORPUS = shared_flags.CorpusFlags()
+_CORPUS = shared_flags.CorpusFlags(projects=True)
 _POLICY_PATH = shared_flags.policy(
     "policy_path",
     "The policy; by default the one that ships and suits problem and compiler. `none` evaluates options alone. "
@@ -65,7 +65,6 @@ _BASELINES = flags.DEFINE_list(
     f"{', '.join(problems.load('regalloc_eviction').decision.action_space.baselines())}.",
 )
 _MARGIN = shared_flags.margin("Evaluate")
-_PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus to measure; by default all.")
 _SEED = shared_flags.seed("the random baseline and the bootstrap")
 _TIMEOUT_S = flags.DEFINE_float(
     "compile_timeout_s", None, "Time limit of one compilation, in seconds; rollout.timeout_s in gin.", lower_bound=0.1
@@ -81,16 +80,12 @@ _GIN = gin_settings.GinFlags(
 @entry_point.command
 def entry() -> None:
     settings = _GIN.read(gin_settings.of_compilations(), unused=["network", "vocabulary"])
-    corpus = _CORPUS.filtered(_CORPUS.load())
-    if _PROJECTS.value:
-        corpus = corpus.select(projects=_PROJECTS.value)
+    corpus = _CORPUS.selected(_CORPUS.load())
     problem = _COMPILE_TASK.load(settings["command"].compile_task)
     embeddings = settings["inlining"].vocabulary(problem.decision.advisor)
     clang_path = shared_flags.clang(_CLANG_PATH, settings["command"].clang_path)
-    probed, policy = None, _POLICY_PATH.value
-    if policy is None:
-        probed = probe(clang_path, embeddings)
-        policy = pretrained.default(problem, [probed], "--policy_path")
+    toolchain = shared_flags.compiler(clang_path, corpus, embeddings=embeddings)
+    policy = _POLICY_PATH.value or pretrained.default(problem, [toolchain], "--policy_path")
     learned = None
     if policy not in (EmbeddedPolicy.name, NONE):
         learned = problem.decision.load_policy(pretrained.folder(policy), margin=_MARGIN.value)
@@ -103,8 +98,7 @@ def entry() -> None:
     history = load_history(_TRAINING_LOG.value) if _TRAINING_LOG.value else None
     made_by = learned.weights.metadata.get("toolchain") if learned is not None else None
     check_same(made_by, embeddings, f"--policy_path={policy}")
-    toolchain = settings["inlining"].extend(probed or probe(clang_path, embeddings), problem.decision.advisor)
-    corpus.check_compiler(toolchain.version, toolchain.clang)
+    toolchain = settings["inlining"].extend(toolchain, problem.decision.advisor)
     evaluated: Policy | None = learned
     if policy == EmbeddedPolicy.name:
         check_embedded_model(toolchain, problem.decision)
@@ -120,10 +114,8 @@ def entry() -> None:
     output_path = _OUTPUT_PATH.value
     keep_objects = _KEEP_OBJECTS.value
     folders = {output_path.resolve(): "--output_path"}
-    check_folder_writable(output_path)
     if keep_objects is not None:
         folders.setdefault(keep_objects.resolve(), "--keep_objects")
-        check_folder_writable(keep_objects)
 
     with contextlib.ExitStack() as stack:
         for directory, flag in folders.items():

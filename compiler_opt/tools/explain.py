@@ -16,13 +16,11 @@ from absl import flags
 
 from compiler_opt import pretrained
 from compiler_opt.collect.rollout import DefaultPolicy
-from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import explain_report
 from compiler_opt.evaluation.explain import ExplainSettings, explain
-from compiler_opt.files import check_folder_writable, exclusive_directory
+from compiler_opt.files import exclusive_directory
 from compiler_opt.llvm.inliner_plugin import inliner_plugin, with_plugin_features
-from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.learned_policy import LearnedPolicy
@@ -30,7 +28,7 @@ from compiler_opt.tools import entry_point, gin_settings, shared_flags
 from compiler_opt.tools.entry_point import echo
 from compiler_opt.tools.progress import rollout_bar
 
-_CORPUS = shared_flags.CorpusFlags()
+_CORPUS = shared_flags.CorpusFlags(projects=True)
 _POLICY_PATH = shared_flags.policy("policy_path", "The policy to explain.", required=True)
 _OTHER_POLICY_PATH = shared_flags.policy(
     "other_policy_path", "The policy to compare it with; by default, the compiler's own decisions."
@@ -38,7 +36,6 @@ _OTHER_POLICY_PATH = shared_flags.policy(
 _OUTPUT_PATH = shared_flags.required_path("output_path", "Folder for the results.")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
-_PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus to explain; by default all.")
 _VERIFY = flags.DEFINE_integer("verify", 0, "How many of the largest decisions to measure, each alone.", 0)
 _GIN = gin_settings.GinFlags("Gin files; settings of rollout and problem_config (by default the policy's) apply here.")
 
@@ -46,23 +43,18 @@ _GIN = gin_settings.GinFlags("Gin files; settings of rollout and problem_config 
 @entry_point.command
 def entry() -> None:
     settings = _GIN.read(gin_settings.of_compilations(), unused=["network", "vocabulary", "inlining"])
-    corpus = _CORPUS.filtered(_CORPUS.load())
-    if _PROJECTS.value:
-        corpus = corpus.select(projects=_PROJECTS.value)
+    corpus = _CORPUS.selected(_CORPUS.load())
     problem = problems.load("inlining")
     shared_flags.check_task(problem, settings["command"].compile_task, "explain is for inlining")
     second = problem.decision.load_policy(pretrained.folder(_POLICY_PATH.value))
     first: Policy = DefaultPolicy(problem)
-    given: ProblemConfig = settings["problem_config"]
     if _OTHER_POLICY_PATH.value is not None:
         other = problem.decision.load_policy(pretrained.folder(_OTHER_POLICY_PATH.value))
         if other.weights.checksum() == second.weights.checksum():
             raise ConfigError(f"--other_policy_path={_OTHER_POLICY_PATH.value}: is the policy of --policy_path")
         first = dataclasses.replace(other, name="other policy")
-    if changed := given or _recorded_flags(second):
-        corpus = corpus.configured(changed)
-    toolchain = probe(shared_flags.clang(_CLANG_PATH, settings["command"].clang_path))
-    corpus.check_compiler(toolchain.version, toolchain.clang)
+    corpus = shared_flags.configured(corpus, settings["problem_config"], second, _POLICY_PATH.value)
+    toolchain = shared_flags.compiler(shared_flags.clang(_CLANG_PATH, settings["command"].clang_path), corpus)
     # Otherwise a plugin that cannot be built would be every module's failure.
     inliner_plugin(toolchain)
     for policy in (first, second):
@@ -70,7 +62,6 @@ def entry() -> None:
             policy.check(toolchain.require(problem.decision.advisor.problem).feature_names)
             toolchain = with_plugin_features(toolchain, policy.plugin_features)
     output_path = _OUTPUT_PATH.value
-    check_folder_writable(output_path)
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(output_path, "--output_path"))
         # Measuring single decisions takes more.
@@ -93,19 +84,6 @@ def entry() -> None:
         page = explain_report.write(explanation, output_path)
     echo(explain_report.terminal_text(explanation))
     print(f"report: {page}")
-
-
-def _recorded_flags(policy: LearnedPolicy) -> ProblemConfig:
-    """The flags that the policy was trained with."""
-    recorded = ProblemConfig.from_json(policy.weights.metadata)
-    try:
-        # The policy is untrusted, even if the corpus is trusted.
-        recorded.check()
-    except ConfigError as error:
-        raise ConfigError(
-            f"--policy_path={_POLICY_PATH.value}: was trained with flags that cannot be used: {error}"
-        ) from None
-    return recorded
 
 
 if __name__ == "__main__":

@@ -21,10 +21,9 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import importance
 from compiler_opt.evaluation.importance import DecisionSample, permutation_importance
 from compiler_opt.evaluation.plots import importance_bars
-from compiler_opt.files import check_folder_writable, exclusive_directory, write_text
+from compiler_opt.files import exclusive_directory, write_text
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.ir2vec import check_same
-from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import AnyProblem
@@ -67,13 +66,12 @@ def entry() -> None:
     )
     policy = problem.decision.load_policy(folder)
     sample = DecisionSample(policy, _NUM_DECISIONS.value, seed=_SEED.value)
-    check_folder_writable(output_path)
-    if _TRACE_PATH.value is not None:
-        _read_trace(_TRACE_PATH.value, problem, policy, sample)
-    else:
-        _compile_corpus(settings, problem, policy, sample)
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(output_path, "--output_path"))
+        if _TRACE_PATH.value is not None:
+            _read_trace(_TRACE_PATH.value, problem, policy, sample)
+        else:
+            _compile_corpus(settings, problem, policy, sample)
         progress = stack.enter_context(progress_bar(total=_REPEATS.value, description="shuffling", unit="repeat"))
         found = permutation_importance(
             policy,
@@ -98,12 +96,12 @@ def _compile_corpus(
     embeddings = settings["inlining"].vocabulary(problem.decision.advisor)
     check_same(policy.weights.metadata.get("toolchain"), embeddings, policy.origin)
     corpus = shared_flags.configured(
-        _CORPUS.filtered(_CORPUS.load()), settings["problem_config"], policy, _POLICY_PATH.value
+        _CORPUS.selected(_CORPUS.load()), settings["problem_config"], policy, _POLICY_PATH.value
     )
-    toolchain = settings["inlining"].extend(
-        probe(shared_flags.clang(_CLANG_PATH, settings["command"].clang_path), embeddings), problem.decision.advisor
+    toolchain = shared_flags.compiler(
+        shared_flags.clang(_CLANG_PATH, settings["command"].clang_path), corpus, embeddings=embeddings
     )
-    corpus.check_compiler(toolchain.version, toolchain.clang)
+    toolchain = settings["inlining"].extend(toolchain, problem.decision.advisor)
     toolchain = with_plugin_features(toolchain, policy.plugin_features)
     policy.check(toolchain.require(problem.decision.advisor.problem).feature_names)
     modules = sample_modules(corpus.modules, _SAMPLING_RATE.value, _SEED.value)

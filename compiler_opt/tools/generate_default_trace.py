@@ -26,7 +26,6 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.export.formats import write_development_model
 from compiler_opt.files import check_writable, printable, write_text
 from compiler_opt.llvm.ir2vec import check_same
-from compiler_opt.llvm.toolchain import probe
 from compiler_opt.problems.problem import Problem, reward
 from compiler_opt.report.table import csv_text
 from compiler_opt.rl.default_trace import record_default_trace, with_progress
@@ -72,14 +71,14 @@ def entry() -> None:
     problem = _COMPILE_TASK.load(configs["command"].compile_task)
     embeddings = configs["inlining"].vocabulary(problem.decision.advisor)
     corpus = _CORPUS.load(configs["problem_config"])
-    modules = traces.sample_modules(_CORPUS.filtered(corpus).modules, _SAMPLING_RATE.value, _SEED.value)
+    modules = traces.sample_modules(_CORPUS.selected(corpus).modules, _SAMPLING_RATE.value, _SEED.value)
     policy = problem.decision.load_policy(pretrained.folder(policy_path)) if policy_path is not None else None
     if policy is not None:
         check_same(policy.weights.metadata.get("toolchain"), embeddings, str(policy_path))
-    toolchain = configs["inlining"].extend(
-        probe(shared_flags.clang(_CLANG_PATH, configs["command"].clang_path), embeddings), problem.decision.advisor
+    toolchain = shared_flags.compiler(
+        shared_flags.clang(_CLANG_PATH, configs["command"].clang_path), corpus, embeddings=embeddings
     )
-    corpus.check_compiler(toolchain.version, toolchain.clang)
+    toolchain = configs["inlining"].extend(toolchain, problem.decision.advisor)
     support = toolchain.require(problem.decision.advisor.problem)
     if policy is not None:
         policy.check(support.feature_names)

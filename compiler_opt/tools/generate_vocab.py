@@ -8,7 +8,6 @@ more than 262,144 different values (see `compiler_opt/rl/quantiles.py`).
 
 from absl import flags
 
-from compiler_opt.files import check_folder_writable
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import pipeline
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
@@ -30,7 +29,6 @@ _SEED = shared_flags.seed("the sample")
 @entry_point.command
 def entry() -> None:
     output_dir = _OUTPUT_DIR.value
-    check_folder_writable(output_dir)
     settings = _GIN.read(gin_settings.of_vocabulary(), unused=["network", "problem_config", "inlining"])
     config = gin_settings.override(settings["vocabulary"], num_quantiles=_NUM_QUANTILES.value)
     trace = pipeline.describe_trace(_INPUT.value)

@@ -13,7 +13,7 @@ from absl import flags
 
 from compiler_opt.collect.best_trajectories import BestTrajectories
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import check_folder_writable, exclusive_directory
+from compiler_opt.files import exclusive_directory
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 
@@ -28,7 +28,6 @@ def entry() -> None:
     for path in inputs:
         if not path.is_dir():
             raise ConfigError(f"--input={path}: expected a folder of trajectories, such as that of a training; no such")
-    check_folder_writable(output_dir)
     with exclusive_directory(output_dir, "--output_dir"):
         for path in inputs:
             added = BestTrajectories(output_dir).merge(BestTrajectories(path), entry_point.warn)

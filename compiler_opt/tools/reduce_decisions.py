@@ -16,7 +16,6 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.evaluate import baselines
 from compiler_opt.evaluation.reduction import Reducer
 from compiler_opt.files import check_writable, printable, shown
-from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.decisions import Decisions, provenance
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problems import problem as problems
@@ -64,8 +63,7 @@ def entry() -> None:
     output = _OUTPUT_PATH.value
     if output is not None:
         check_writable(output)
-    toolchain = probe(shared_flags.clang(_CLANG_PATH, settings["command"].clang_path))
-    corpus.check_compiler(toolchain.version, toolchain.clang)
+    toolchain = shared_flags.compiler(shared_flags.clang(_CLANG_PATH, settings["command"].clang_path), corpus)
     reducer = Reducer(modules[0], problem, toolchain, settings["rollout"])
     if decisions is not None:
         changes = dict(decisions)

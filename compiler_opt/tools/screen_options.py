@@ -13,9 +13,8 @@ from absl import flags
 
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import check_folder_writable, exclusive_directory, write_text
+from compiler_opt.files import exclusive_directory, write_text
 from compiler_opt.llvm.pass_options import list_pass_options, parse_option
-from compiler_opt.llvm.toolchain import probe
 from compiler_opt.pass_options.candidates import candidates, other_target_prefixes
 from compiler_opt.pass_options.measuring import WHOLE_OBJECTS
 from compiler_opt.pass_options.report import options_table
@@ -25,9 +24,8 @@ from compiler_opt.report.table import csv_text
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 
-_CORPUS = shared_flags.CorpusFlags()
+_CORPUS = shared_flags.CorpusFlags(projects=True)
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results.")
-_PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus to compile; by default all.")
 _MODULES = flags.DEFINE_integer("modules_per_project", 4, "Modules of each project to measure, drawn at random.", 1)
 _DETECTING = flags.DEFINE_integer("detecting", 4, "Modules of each language on which options are tried first.", 1)
 _OPTIONS = flags.DEFINE_multi_string("option", [], "Measure this option only, such as -enable-load-pre=false.")
@@ -39,13 +37,8 @@ _NUM_WORKERS = shared_flags.num_workers()
 
 @entry_point.command
 def entry() -> None:
-    corpus = _CORPUS.filtered(_CORPUS.load())
-    if _PROJECTS.value:
-        corpus = corpus.select(projects=_PROJECTS.value)
-    toolchain = probe(_CLANG_PATH.value)
-    corpus.check_compiler(toolchain.version, toolchain.clang)
+    corpus, toolchain = _CORPUS.read(_CLANG_PATH.value)
     folder = _OUTPUT_DIR.value
-    check_folder_writable(folder)
     listed = list_pass_options(toolchain.clang)
     for option in _OPTIONS.value:
         if parse_option(option)[0] not in listed:

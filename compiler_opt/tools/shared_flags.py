@@ -6,7 +6,7 @@ _CLANG_PATH = shared_flags.clang_path()
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +21,8 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.deploy.pass_options import AUTO, NO_OPTIONS, UsableOptions, usable_options
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable
-from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.llvm.ir2vec import Ir2VecVocabulary
+from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import AnyProblem
@@ -60,6 +61,26 @@ class _PolicyParser(flags.ArgumentParser[Any]):
         return argument
 
 
+class _NumbersParser(flags.ArgumentParser[Any]):
+    """Parses numbers that are separated by commas."""
+
+    def __init__(self, number: type[int] | type[float]):
+        self._number = number
+
+    def parse(self, argument: str | Sequence[float]) -> list[float]:
+        words: Sequence[Any] = argument.split(",") if isinstance(argument, str) else argument
+        try:
+            return [self._number(word) for word in words]
+        except ValueError:
+            raise ValueError("expected numbers, separated by commas") from None
+
+
+def numbers(name: str, default: Sequence[float], number: type[int] | type[float], text: str) -> "flags.FlagHolder[Any]":
+    """A flag for a list of numbers of one type."""
+    shown = ",".join(f"{each:g}" for each in default)
+    return flags.DEFINE(_NumbersParser(number), name, default, f"Comma-separated {text}; by default {shown}.")
+
+
 def path(name: str, text: str) -> "flags.FlagHolder[Path | None]":
     """A flag for a path; None if it is not given."""
     return flags.DEFINE(_PathParser(), name, None, text)
@@ -82,10 +103,23 @@ def policies(name: str, text: str, *, required: bool = False) -> "flags.FlagHold
     return flags.DEFINE_multi(_PolicyParser(), flags.ArgumentSerializer(), name, default, text, required=required)
 
 
-class CorpusFlags:
-    """`--data_path`, `--trust_corpus` and, for most commands, `--module_filter`."""
+def compiler(clang: str | None, *corpora: Corpus, embeddings: Ir2VecVocabulary | None = None) -> Toolchain:
+    """The compiler, probed with embeddings (see `probe`), that corpora are to be compiled with.
 
-    def __init__(self, *, module_filter: bool = True, required: bool = True) -> None:
+    Raises:
+      CorpusError: it is older than the one that wrote a corpus.
+      ToolchainError: there is no usable compiler, or it supports no embeddings.
+    """
+    toolchain = probe(clang, embeddings)
+    for corpus in corpora:
+        corpus.check_compiler(toolchain.version, toolchain.clang)
+    return toolchain
+
+
+class CorpusFlags:
+    """`--data_path`, `--trust_corpus` and, for most commands, `--module_filter`; for some `--projects`."""
+
+    def __init__(self, *, module_filter: bool = True, projects: bool = False, required: bool = True) -> None:
         self.data_path = flags.DEFINE_string(
             "data_path",
             None,
@@ -97,6 +131,11 @@ class CorpusFlags:
         if module_filter:
             self._module_filter = flags.DEFINE_string(
                 "module_filter", None, "Only modules whose names match this regular expression anywhere."
+            )
+        self._projects: flags.FlagHolder[list[str]] | None = None
+        if projects:
+            self._projects = flags.DEFINE_list(
+                "projects", [], "Comma-separated projects of the corpus; by default all."
             )
 
     @property
@@ -123,13 +162,20 @@ class CorpusFlags:
         corpus = Corpus.load(path, trusted=self.is_trusted)
         return corpus.configured(problem_config) if problem_config else corpus
 
-    def filtered(self, corpus: Corpus) -> Corpus:
-        """The modules of a corpus that pass `--module_filter`.
+    def selected(self, corpus: Corpus) -> Corpus:
+        """The modules of a corpus that pass `--module_filter` and are of `--projects`.
 
         Raises:
-          ConfigError: none does, or it is not a regular expression.
+          ConfigError: there are none, or the filter is not a regular expression.
         """
-        return corpus.filter(self.pattern) if self.pattern else corpus
+        corpus = corpus.filter(self.pattern) if self.pattern else corpus
+        projects = self._projects.value if self._projects is not None else []
+        return corpus.select(projects=projects) if projects else corpus
+
+    def read(self, clang: str | None) -> tuple[Corpus, Toolchain]:
+        """The selected modules and the compiler for them; for errors see `load`, `selected` and `compiler`."""
+        corpus = self.selected(self.load())
+        return corpus, compiler(clang, corpus)
 
 
 def configured(corpus: Corpus, given: ProblemConfig, policy: LearnedPolicy | None, policy_name: str) -> Corpus:

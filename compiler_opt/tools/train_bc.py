@@ -16,7 +16,6 @@ from absl import flags
 
 from compiler_opt import pretrained
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import check_folder_writable
 from compiler_opt.problems import problem as problems
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.pipeline import PipelineSettings
@@ -41,7 +40,6 @@ _GIN = gin_settings.GinFlags()
 @entry_point.command
 def entry() -> None:
     root_dir = Path(_ROOT_DIR.value)
-    check_folder_writable(root_dir)
     if (root_dir / "checkpoints").exists():
         raise ConfigError(f"--root_dir={root_dir}: holds a run of train_locally; choose another folder")
     settings = _GIN.read(gin_settings.of_cloning(), unused=["problem_config", "vocabulary"])

@@ -11,9 +11,7 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
-from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm.inlining_config import InliningConfig
-from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.weights import ALWAYS_DEFAULT
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.algorithm import AlgorithmConfigs
@@ -59,7 +57,6 @@ _GIN = gin_settings.GinFlags()
 @entry_point.command
 def entry() -> None:
     root_dir = Path(_ROOT_DIR.value)
-    check_folder_writable(root_dir)
     shared_flags.note_unneeded(_LLVM_SIZE_PATH)
     settings = _GIN.read(gin_settings.of_training(), unused=["vocabulary"])
     config = gin_settings.override(
@@ -70,18 +67,17 @@ def entry() -> None:
         seed=_SEED.value,
     )
     problem = _COMPILE_TASK.load(settings["command"].compile_task)
-    corpus = _CORPUS.filtered(_CORPUS.load(settings["problem_config"]))
+    corpus = _CORPUS.selected(_CORPUS.load(settings["problem_config"]))
     inlining: InliningConfig = settings["inlining"]
     clang_path = shared_flags.clang(_CLANG_PATH, settings["command"].clang_path)
-    toolchain = inlining.extend(
-        probe(clang_path, inlining.vocabulary(problem.decision.advisor)), problem.decision.advisor
-    )
-    corpus.check_compiler(toolchain.version, toolchain.clang)
-    problem = _COST_MODEL.with_cost_model(problem, toolchain)
     validation = None
     if _VALIDATION_PATH.value:
         validation = _CORPUS.load_other(_VALIDATION_PATH.value, settings["problem_config"])
-        validation.check_compiler(toolchain.version, toolchain.clang)
+    corpora = [corpus] if validation is None else [corpus, validation]
+    advisor = problem.decision.advisor
+    toolchain = shared_flags.compiler(clang_path, *corpora, embeddings=inlining.vocabulary(advisor))
+    toolchain = inlining.extend(toolchain, advisor)
+    problem = _COST_MODEL.with_cost_model(problem, toolchain)
     weights = pipeline.train(
         root_dir,
         corpus,

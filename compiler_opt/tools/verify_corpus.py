@@ -17,7 +17,7 @@ from compiler_opt.collect.verify import Verification
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_writable, write_json
-from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
@@ -42,12 +42,10 @@ def entry() -> int:
     if output is not None:
         check_writable(output)
     original_dir = _ORIGINAL_DIR.value
-    corpus = _CORPUS.load()
+    corpus, toolchain = _CORPUS.read(_CLANG_PATH.value)
     if not original_dir.is_dir():
         raise ConfigError(f"--original_dir={original_dir}: no such folder; give the one of the build's objects")
     modules = verify.sample(corpus.modules, _SAMPLE.value, _SEED.value)
-    toolchain = probe(_CLANG_PATH.value)
-    corpus.check_compiler(toolchain.version, toolchain.clang)
     settings = RolloutSettings(timeout_s=_TIMEOUT_S.value)
     with WorkerPool(toolchain, INLINING_PROBLEM, _NUM_WORKERS.value) as pool:
         found = verify.verify(modules, original_dir, toolchain, pool, settings)

@@ -77,5 +77,5 @@ for seed in "${seeds[@]}"; do
 done
 
 # 4. The best of them on the validation projects, with its margin.
-$python compiler_opt/tools/release_policy.py --name="$name" --data_path="$corpora/validation" \
+$python -m compiler_opt policy release --name="$name" --data_path="$corpora/validation" \
   --training_dirs="$trained" "${compiler[@]}"

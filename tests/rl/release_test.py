@@ -38,7 +38,7 @@ def save_training(directory: Path, weights: NetworkWeights, iterations: int = 50
 
 
 def release(*flags: str) -> list[str]:
-    result = programs.run("compiler_opt.tools.release_policy", *flags)
+    result = programs.run("compiler_opt.tools.policy.release", *flags)
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()
 
@@ -157,7 +157,7 @@ def test_trainings_that_have_no_mean(tmp_path: Path) -> None:
     "flags", [(), ("--training_dirs=a",), ("--training_dirs=a", "--data_path=b", "--evaluation=c"), ("--data_path=b",)]
 )
 def test_neither_trainings_nor_an_evaluation(flags: tuple[str, ...], tmp_path: Path) -> None:
-    result = programs.run("compiler_opt.tools.release_policy", "--name=x", f"--output_dir={tmp_path}", *flags)
+    result = programs.run("compiler_opt.tools.policy.release", "--name=x", f"--output_dir={tmp_path}", *flags)
     assert result.returncode == 2
     assert result.stderr == (
         "error: expected --training_dirs and --data_path (to release a policy), or --evaluation alone\n"

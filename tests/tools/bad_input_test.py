@@ -79,8 +79,8 @@ def test_it_is_the_mistake_that_fails(place: Path, tmp_path: Path) -> None:
         "explain",
         "combine_training_corpus",
         "corpus_stats",
-        "collect_blocks",
-        "profile_blocks",
+        "cost_model blocks",
+        "cost_model profile",
     ):
         result = run(place, tmp_path, tool, GOOD[tool])
         assert result.returncode == 0, result.stderr

@@ -7,8 +7,8 @@ from compiler_opt.llvm.toolchain import probe
 from tests import programs
 from tests.cost_models.ir2native.samples import corpus_of
 
-TRAIN, EVALUATE = "compiler_opt/tools/train_ir2native.py", "compiler_opt/tools/evaluate_ir2native.py"
-QUICK = ("--trees=5", "--epochs=2", "--folds=2", "--num_workers=1")
+TRAIN, EVALUATE = "compiler_opt.tools.cost_model.train", "compiler_opt.tools.cost_model.evaluate"
+QUICK = ("--model=ir2native", "--trees=5", "--epochs=2", "--folds=2", "--num_workers=1")
 
 
 def test_train_and_evaluate(clang_path: str, tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_train_and_evaluate(clang_path: str, tmp_path: Path) -> None:
     result = programs.run(
         EVALUATE,
         *common,
-        f"--model_path={tmp_path}/out/model",
+        f"--model_dir={tmp_path}/out/model",
         f"--data_path={tmp_path}/held",
         f"--output_path={tmp_path}/errors",
         "--num_workers=1",
@@ -48,8 +48,8 @@ def test_train_and_evaluate(clang_path: str, tmp_path: Path) -> None:
     assert rows[0] == "module,function,bytes,predicted" and len(rows) == 61
     # Mistakes: one line each, which names the file.
     for flags, words in (
-        ((f"--model_path={tmp_path}/errors", f"--data_path={tmp_path}/held"), "model.json: no such file"),
-        ((f"--model_path={tmp_path}/out/model", f"--data_path={tmp_path}/none"), "corpus_description.json"),
+        ((f"--model_dir={tmp_path}/errors", f"--data_path={tmp_path}/held"), "model.json: no such file"),
+        ((f"--model_dir={tmp_path}/out/model", f"--data_path={tmp_path}/none"), "corpus_description.json"),
     ):
         wrong = programs.run(EVALUATE, *common, *flags, f"--output_path={tmp_path}/wrong")
         assert wrong.returncode == 2 and words in wrong.stderr and "Traceback" not in wrong.stderr
@@ -57,6 +57,7 @@ def test_train_and_evaluate(clang_path: str, tmp_path: Path) -> None:
     same = programs.run(
         TRAIN,
         *common,
+        "--model=ir2native",
         f"--data_path={tmp_path}/train",
         f"--validation_path={tmp_path}/train",
         f"--output_dir={tmp_path}/wrong",

@@ -50,7 +50,7 @@ def test_models_for_tests_and_their_combination(
     threshold = float(first.quantiles[0][len(first.quantiles[0]) // 2])
     output = tmp_path / "both"
     printed = _run(
-        "combine_policies",
+        "policy/combine",
         *(f"--policy_path={path}" for path in paths),
         f"--feature={feature}",
         f"--threshold={threshold!r}",

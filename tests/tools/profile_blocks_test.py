@@ -28,7 +28,7 @@ def test_profiles_a_program_and_continues(tmp_path: Path) -> None:
         "--perf_script_runs=2",
         f"--output_dir={tmp_path / 'out'}",
     )
-    result = programs.run("compiler_opt.tools.profile_blocks", *arguments)
+    result = programs.run("compiler_opt.tools.cost_model.profile", *arguments)
     assert result.returncode == 0, result.stderr
     assert re.search(
         r"^mine/bench: \d+ blocks ran, 1 with a measured time \(2 runs\); 0 not decoded, 0 re", result.stdout
@@ -42,6 +42,6 @@ def test_profiles_a_program_and_continues(tmp_path: Path) -> None:
     assert all(any(source.startswith("llvm-mca 22") for source in block.labels) for block in blocks)
     (tmp_path / "out/profiled.npz").unlink()
     program.chmod(0o644)  # It does not run again.
-    again = programs.run("compiler_opt.tools.profile_blocks", *arguments)
+    again = programs.run("compiler_opt.tools.cost_model.profile", *arguments)
     assert (again.returncode, again.stdout) == (0, result.stdout)
     assert load_blocks(tmp_path / "out/profiled.npz") == blocks

@@ -1,4 +1,4 @@
-"""The commands search and headroom with real compilers, from flags to decision files."""
+"""The command search with real compilers, from flags to decision files."""
 
 import csv
 import subprocess
@@ -32,9 +32,9 @@ def rows_of(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text().splitlines()))
 
 
-def run(tool: str, corpus: Corpus, clang_path: str, output: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
+def run(corpus: Corpus, clang_path: str, output: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
     result = programs.run(
-        f"compiler_opt.tools.{tool}",
+        "compiler_opt.tools.search",
         f"--data_path={corpus.root}",
         f"--clang_path={clang_path}",
         f"--output_dir={output}",
@@ -48,7 +48,7 @@ def run(tool: str, corpus: Corpus, clang_path: str, output: Path, *flags: str) -
 def test_decision_files_that_replay_and_a_search_that_goes_on(
     corpus: Corpus, clang_path: str, toolchain: Toolchain, tmp_path: Path
 ) -> None:
-    result = run("search", corpus, clang_path, tmp_path / "out", "--budget=6")
+    result = run(corpus, clang_path, tmp_path / "out", "--budget=6")
     compiles = {}
     for name, modules in corpus.projects().items():
         assert f"{name}: {tmp_path / 'out' / name / 'decisions.json'}" in result.stdout
@@ -66,7 +66,7 @@ def test_decision_files_that_replay_and_a_search_that_goes_on(
     # Two compiles of each module confirm the result, unless decisions are dropped.
     assert sum(compiles.values()) + 2 * len(corpus.modules) <= mean.compiles[-1] <= 9 * len(corpus.modules)
     assert mean.values[0] == together.values[0] == 0 and mean.values[-1] <= 0
-    run("search", corpus, clang_path, tmp_path / "out", "--budget=12.5")
+    run(corpus, clang_path, tmp_path / "out", "--budget=12.5")
     for name, before in compiles.items():
         rows = rows_of(tmp_path / "out" / name / "modules.csv")
         assert sum(int(row["compiles"]) for row in rows) > before
@@ -75,13 +75,13 @@ def test_decision_files_that_replay_and_a_search_that_goes_on(
 def test_search_from_a_policy(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
     save_policy(tmp_path / "policy")
     flags = (f"--policy_path={tmp_path / 'policy'}", "--budget=5", "--projects=shapes")
-    run("search", corpus, clang_path, tmp_path / "out", *flags)
+    run(corpus, clang_path, tmp_path / "out", *flags)
     decisions = Decisions.load(tmp_path / "out" / "shapes" / "decisions.json")
     assert decisions.about["policy"] != "default"
 
 
 def test_headroom(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
-    result = run("headroom", corpus, clang_path, tmp_path / "out", "--budgets=3,5", "--modules_per_project=1")
+    result = run(corpus, clang_path, tmp_path / "out", "--headroom", "--budgets=3,5", "--modules_per_project=1")
     rows = rows_of(tmp_path / "out" / "headroom.csv")
     assert [row["project"] for row in rows] == list(corpus.projects())
     assert {row["language"] for row in rows} == {"C", "C++"}

@@ -16,7 +16,7 @@ LABELS = r"llvm-mca 22\.\d+\.\d+ skylake"
 
 
 def run(tool: str, *arguments: str) -> str:
-    result = programs.run(f"compiler_opt.tools.{tool}", *arguments)
+    result = programs.run(f"compiler_opt.tools.cost_model.{tool}", *arguments)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -40,7 +40,7 @@ def place_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_from_corpora_to_cycles_of_functions(place: Path) -> None:
     blocks, model = place / "blocks", place / "model"
     collect = (f"--clang_path={CLANG}", f"--data_path={place / 'corpora'}", f"--output_dir={blocks}")
-    said = run("collect_blocks", *collect)
+    said = run("blocks", *collect)
     for split in ("train", "validation", "held_out"):
         assert re.search(rf"blocks/{split}\.npz: \d+ blocks of \d modules; read \d+, not decoded 0, distinct \d+", said)
     codes = {
@@ -53,21 +53,21 @@ def test_from_corpora_to_cycles_of_functions(place: Path) -> None:
     assert "three/common.c.o" in modules
     assert "two/common.c.o" not in {block.module for block in load_blocks(blocks / "validation.npz")}
     before = {path: path.read_bytes() for path in blocks.glob("*.npz")}
-    assert run("collect_blocks", *collect) == said
+    assert run("blocks", *collect) == said
     assert {path: path.read_bytes() for path in blocks.glob("*.npz")} == before
 
     train = (f"--blocks_dir={blocks}", f"--output_dir={model}", "--units=8", "--rounds=1", "--epochs=2")
-    said = run("train_throughput", *train)
+    said = run("train", *train)
     assert re.search(r"epoch 2: loss [\d.]+, error on validation [\d.]+%", said)
     assert re.search(
         r"model: graph network of epoch [12], mean absolute percentage error on \d+ validation blocks", said
     )
-    assert "epoch 1:" not in run("train_throughput", *train, "--tflite")
+    assert "epoch 1:" not in run("train", *train, "--tflite")
     assert (model / "model.tflite").read_bytes()[4:8] == b"TFL3"
-    result = programs.run("compiler_opt.tools.train_throughput", *train, "--tflite", "--model=sequence")
+    result = programs.run("compiler_opt.tools.cost_model.train", *train, "--tflite", "--model=sequence")
     assert result.returncode == 2 and "error: TFLite: only the graph network can be exported" in result.stderr
 
-    said = run("evaluate_throughput", f"--blocks_dir={blocks}", "--split=held_out", f"--model_dir={model}")
+    said = run("evaluate", f"--blocks_dir={blocks}", "--split=held_out", f"--model_dir={model}")
     assert re.search(rf"\d+ blocks, labels of {LABELS}", said)
     assert re.search(
         r"project +blocks +constant per instruction +linear in the histogram +boosted trees +graph network", said
@@ -78,17 +78,17 @@ def test_from_corpora_to_cycles_of_functions(place: Path) -> None:
 
     predict = (f"--model_dir={model}", f"--clang_path={CLANG}")
     corpus = f"--data_path={place / 'corpora/train'}"
-    said = run("predict_throughput", *predict, corpus, "--module_filter=sums", "--functions=1")
+    said = run("predict", *predict, corpus, "--module_filter=sums", "--functions=1")
     assert re.search(r"\n(sums|more) +mixed/sums.c.o +\d+ +[\d.]+\n2 functions, \d+ blocks, of which 0 cannot", said)
     (place / "x.c").write_text("int f(int x) { return x / 3; }")
     options = ["-O2", "-fbasic-block-address-map", *FLAGS[1:]]
     subprocess.run([CLANG, *options, "-c", "x.c"], cwd=place, check=True)
     assert re.search(
-        r"\nf +x.o +1 +[\d.]+\n1 functions, 1 blocks", run("predict_throughput", *predict, f"--object={place / 'x.o'}")
+        r"\nf +x.o +1 +[\d.]+\n1 functions, 1 blocks", run("predict", *predict, f"--object={place / 'x.o'}")
     )
 
-    result = programs.run("compiler_opt.tools.predict_throughput", *predict)
+    result = programs.run("compiler_opt.tools.cost_model.predict", *predict)
     assert (result.returncode, result.stderr) == (2, "error: expected either --object or --data_path\n")
     (place / "x.o").write_bytes((place / "x.o").read_bytes()[:200])
-    result = programs.run("compiler_opt.tools.predict_throughput", *predict, f"--object={place / 'x.o'}")
+    result = programs.run("compiler_opt.tools.cost_model.predict", *predict, f"--object={place / 'x.o'}")
     assert result.returncode == 2 and re.fullmatch(r"error: .*x\.o: .*\n", result.stderr)

@@ -19,12 +19,13 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from compiler_opt.array_files import load_arrays, pack_arrays
+from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.cost_models.ir2native.features import VERSION, module_features
 from compiler_opt.cost_models.ir2native.inlined import CANONICAL, Inliner
@@ -33,9 +34,11 @@ from compiler_opt.errors import CompileError, CorpusError, ProtocolError
 from compiler_opt.kept_results import kept, key_of
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.progress_bar import progress_bar
 
 MAX_FILE_BYTES = 1 << 30
 """Of a module's file, and of its contents."""
+_TIMEOUT_S = 300.0
 
 ABSENT = -1
 """The size of a function that is not in the object."""
@@ -203,48 +206,40 @@ class Dataset:
         return np.array([module.project for module in self.modules], np.str_)
 
 
-@dataclasses.dataclass(frozen=True)
-class Collected:
-    """The outcome for one module: its functions, or why there are none, in one line."""
+def read_corpus(
+    corpus: Corpus, toolchain: Toolchain, folder: Path, description: str = "reading", *, num_workers: int = 1
+) -> tuple[Dataset, list[str]]:
+    """The functions of a corpus's modules, and why modules failed: each is read from its file in `folder` or compiled.
 
-    module: Module
-    functions: ModuleFunctions | None
-    failure: str | None = None
-
-
-def collect(
-    modules: Sequence[Module],
-    toolchain: Toolchain,
-    folder: Path,
-    *,
-    num_workers: int = 1,
-    timeout_s: float = 300.0,
-) -> Iterator[Collected]:
-    """Yields each module's functions, in order, from its file in `folder` or by compiling it.
-
-    A damaged file is set aside, and made again.
+    Shows a progress bar with a description. A damaged file is set aside, and made again.
 
     Raises:
+      CorpusError: most modules fail; the message has the first reason.
       OutputError: a file cannot be written.
       ToolchainError: there is no `opt`.
     """
     inliner = Inliner(toolchain)
-    with concurrent.futures.ThreadPoolExecutor(max(1, num_workers)) as pool:
-        yield from pool.map(lambda module: _collected(module, toolchain, inliner, folder, timeout_s), modules)
+    with concurrent.futures.ThreadPoolExecutor(num_workers) as pool:
+        read = pool.map(lambda module: _read(module, toolchain, inliner, folder), corpus.modules)
+        found = list(progress_bar(read, description, len(corpus.modules), unit="module"))
+    failures = [each for each in found if isinstance(each, str)]
+    if len(failures) * 2 > len(found):
+        raise CorpusError(f"{corpus.root}: {len(failures)} of {len(found)} modules failed; the first: {failures[0]}")
+    return Dataset([each for each in found if not isinstance(each, str)]), failures
 
 
-def _collected(module: Module, toolchain: Toolchain, inliner: Inliner, folder: Path, timeout_s: float) -> Collected:
+def _read(module: Module, toolchain: Toolchain, inliner: Inliner, folder: Path) -> ModuleFunctions | str:
+    """A module's functions, or why there are none, in one line."""
     about = json.dumps([VERSION, CANONICAL, toolchain.identity()], sort_keys=True)
     try:
-        functions = kept(
+        return kept(
             folder / f"{key_of(module.content_digest(), about)}.npz",
             lambda path: ModuleFunctions.load(path, module),
             lambda functions: pack_arrays(functions.arrays(), compressed=True),
-            lambda: _measured(module, toolchain, inliner, timeout_s),
+            lambda: _measured(module, toolchain, inliner, _TIMEOUT_S),
         )
     except (CompileError, CorpusError, ProtocolError) as error:
-        return Collected(module, None, str(error))
-    return Collected(module, functions)
+        return str(error)
 
 
 def _measured(module: Module, toolchain: Toolchain, inliner: Inliner, timeout_s: float) -> ModuleFunctions:

@@ -24,6 +24,9 @@ from compiler_opt.errors import PolicyError
 from compiler_opt.files import printable, read_checked_json, replaced_folder, write_atomically, write_checked_json
 from compiler_opt.llvm.toolchain import Toolchain
 
+IR2NATIVE = "ir2native"
+"""The name of this kind of model."""
+
 KINDS = ("linear", "trees", "network", "mean")
 """What corrects the linear stage: nothing, one of them, or the mean of their corrections."""
 
@@ -133,7 +136,7 @@ class Ir2NativeModel:
             return cls._from_arrays(path, description)
         except FileNotFoundError:
             raise PolicyError(
-                f"{printable(path)}: no such file; give the folder of a model of train_ir2native"
+                f"{printable(path)}: no such file; give the folder of a model of `cost_model train`"
             ) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from compiler_opt.array_files import save_arrays
+from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
-from compiler_opt.cost_models.ir2native import dataset
-from compiler_opt.cost_models.ir2native.dataset import ABSENT, Dataset, ModuleFunctions
+from compiler_opt.cost_models.ir2native.dataset import ABSENT, ModuleFunctions, read_corpus
 from compiler_opt.cost_models.ir2native.labels import compiled_sizes
 from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.toolchain import Toolchain
@@ -44,19 +44,16 @@ def test_sizes_are_those_of_readelf(toolchain: Toolchain, tmp_path: Path) -> Non
 def test_collecting_is_resumed_and_failures_are_named(toolchain: Toolchain, tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path / "corpus", str(toolchain.clang))
     folder = tmp_path / "dataset"
-    found = list(dataset.collect(corpus.modules, toolchain, folder, num_workers=2))
-    assert [each.module.name for each in found] == [module.name for module in corpus.modules]
-    first, damaged, last = found
-    assert damaged.functions is None and damaged.failure is not None
-    assert "b.cpp.o" in damaged.failure and "\n" not in damaged.failure
-    assert first.functions is not None and last.functions is not None
-    assert len(first.functions.symbols) == 30 and (first.functions.bytes > 0).all()
-    assert first.functions.total == first.functions.bytes.sum()
+    data, [damaged] = read_corpus(corpus, toolchain, folder, num_workers=2)
+    assert "b.cpp.o" in damaged and "\n" not in damaged
+    first, last = data.modules
+    assert [first.module, last.module] == [corpus.modules[0].name, corpus.modules[2].name]
+    assert len(first.symbols) == 30 and (first.bytes > 0).all()
+    assert first.total == first.bytes.sum()
     times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     assert len(times) == 2
-    again = list(dataset.collect(corpus.modules, toolchain, folder))
+    restored, _ = read_corpus(corpus, toolchain, folder)
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == times
-    data, restored = (Dataset([each.functions for each in run if each.functions is not None]) for run in (found, again))
     columns = data.columns()
     assert (restored.matrix(columns) == data.matrix(columns)).all() and restored.symbols() == data.symbols()
 
@@ -78,12 +75,10 @@ def test_a_matrix_is_the_features_by_name() -> None:
 
 def test_damaged_files_are_set_aside_and_made_again(tmp_path: Path, toolchain: Toolchain) -> None:
     module = make_module(tmp_path, str(toolchain.clang))
-    folder = tmp_path / "dataset"
+    corpus, folder = Corpus.load(tmp_path), tmp_path / "dataset"
 
-    def symbols() -> tuple[str, ...]:
-        (found,) = dataset.collect([module], toolchain, folder)
-        assert found.functions is not None
-        return found.functions.symbols
+    def symbols() -> list[str]:
+        return read_corpus(corpus, toolchain, folder)[0].symbols()
 
     expected = symbols()
     (path,) = folder.iterdir()
@@ -107,14 +102,14 @@ def test_files_of_earlier_versions_are_found(tmp_path: Path, toolchain: Toolchai
         target="x86_64-pc-linux-gnu",
         embeddings=None,
     )
-    (found,) = dataset.collect([module], compiler, tmp_path)
-    assert found.functions is not None and found.functions.symbols == functions.symbols
+    found, _ = read_corpus(Corpus(tmp_path, (module,)), compiler, tmp_path)
+    assert found.symbols() == list(functions.symbols)
 
 
 def test_thinlto_is_refused(toolchain: Toolchain, tmp_path: Path) -> None:
     module = make_module(tmp_path, str(toolchain.clang))
     module.command_path.write_bytes(b"-cc1\0-Oz\0-fthinlto-index=x\0")
-    (found,) = dataset.collect([module], toolchain, tmp_path)
-    assert found.failure is not None and "ThinLTO" in found.failure
+    with pytest.raises(CorpusError, match=r"1 of 1 modules failed; the first: .*ThinLTO"):
+        read_corpus(Corpus.load(tmp_path), toolchain, tmp_path)
     with pytest.raises(CorpusError):
         compiled_sizes(module, toolchain, tmp_path)

@@ -17,7 +17,7 @@ MISTAKES = (
         "no such file",
         "fetch_corpus.py",
         "extract_ir.py",
-        tools=(*WITH_CORPUS, "explain", "verify_corpus", "corpus_stats", "search", "headroom", "screen_options"),
+        tools=(*WITH_CORPUS, "explain", "verify_corpus", "corpus_stats", "search", "screen_options"),
     ),
     corpus(
         "folder without description",

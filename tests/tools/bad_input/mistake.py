@@ -8,8 +8,8 @@ ROOT = Path(__file__).parents[3]
 CLANG, NEWER_CLANG = "/usr/bin/clang-19", "/usr/bin/clang-22"
 
 GOOD: Mapping[str, Mapping[str, str]] = {
-    "choose_margin": {"clang_path": CLANG, "data_path": "corpus", "policy_path": "policy"},
-    "collect_blocks": {"clang_path": CLANG, "data_path": "corpus", "output_dir": "out/blocks"},
+    "policy margin": {"clang_path": CLANG, "data_path": "corpus", "policy_path": "policy"},
+    "cost_model blocks": {"clang_path": CLANG, "data_path": "corpus", "output_dir": "out/blocks"},
     "deploy": {"clang_path": CLANG, "policy": "policy", "output": "out/prefix"},
     "doctor": {"clang_path": CLANG},
     "fetch_corpus": {"clang_path": CLANG, "output_dir": "out/corpus", "set": "smoke", "cache_dir": "out/cache"},
@@ -36,7 +36,6 @@ GOOD: Mapping[str, Mapping[str, str]] = {
         "search_minutes": "0.01",
     },
     "search": {"clang_path": CLANG, "data_path": "corpus", "output_dir": "out/found", "budget": "3"},
-    "headroom": {"clang_path": CLANG, "data_path": "corpus", "output_dir": "out/headroom", "budgets": "3"},
     "screen_options": {
         "clang_path": CLANG,
         "data_path": "corpus",
@@ -47,7 +46,7 @@ GOOD: Mapping[str, Mapping[str, str]] = {
     "import_policy": {"policy_path": "policy", "output_path": "out/imported"},
     "verify_corpus": {"clang_path": CLANG, "data_path": "corpus", "original_dir": "build"},
     "make_corpus": {"input_dir": "corpus", "output_dir": "out/corpus", "default_args": "-cc1 -Oz"},
-    "profile_blocks": {
+    "cost_model profile": {
         "clang_path": CLANG,
         "benchmark": "programs/bench 10",
         "output_dir": "out/profile",
@@ -55,8 +54,8 @@ GOOD: Mapping[str, Mapping[str, str]] = {
     },
     "combine_training_corpus": {"root_dir": "together"},
     "corpus_stats": {"clang_path": CLANG, "data_path": "corpus", "output_path": "out/statistics"},
-    "train_throughput": {"blocks_dir": "blocks", "output_dir": "out/model", "units": "4", "epochs": "1"},
-    "evaluate_throughput": {"blocks_dir": "blocks", "split": "train"},
+    "cost_model train": {"blocks_dir": "blocks", "output_dir": "out/model", "units": "4", "epochs": "1"},
+    "cost_model evaluate": {"blocks_dir": "blocks", "split": "train"},
 }
 """Flags with which each succeeds in the folder of `place.make_place`; a mistake replaces one."""
 

@@ -23,7 +23,7 @@ MISTAKES = (
     ),
     Mistake(
         "policy missing",
-        ("choose_margin", "evaluate", "explain", "export_policy", "search"),
+        ("policy margin", "evaluate", "explain", "export_policy", "search"),
         {"policy_path": "no/such/policy"},
         ("no/such/policy: expected a policy", "train one first"),
     ),
@@ -73,8 +73,8 @@ MISTAKES = (
     Mistake(
         "margin", ("deploy", "evaluate", "export_policy"), {"margin": "inf"}, ("margin: expected a finite number",)
     ),
-    Mistake("margins", ("choose_margin",), {"margins": "0,much"}, ("--margins: expected numbers", "found 0,much")),
-    Mistake("margin twice", ("choose_margin",), {"margins": "1,1.0"}, ("--margins: expected 1 to 8 different",)),
+    Mistake("margins", ("policy margin",), {"margins": "0,much"}, ("--margins=0,much: expected numbers",)),
+    Mistake("margin twice", ("policy margin",), {"margins": "1,1.0"}, ("--margins: expected 1 to 8 different",)),
     Mistake("policy damaged", ("deploy",), {"policy": "policy-damaged"}, ("policy-damaged/network.npz: damaged",)),
     Mistake(
         "policy for other features",

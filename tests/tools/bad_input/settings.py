@@ -27,8 +27,8 @@ def in_use(*tools: str) -> tuple[Mistake, ...]:
 
 MISTAKES = (
     *in_use("deploy", "extract_ir", "generate_vocab", "train_bc", "train_locally"),
-    *in_use("evaluate", "export_policy", "make_corpus", "corpus_stats", "search", "headroom", "screen_options"),
-    *in_use("collect_blocks", "profile_blocks", "train_throughput"),
+    *in_use("evaluate", "export_policy", "make_corpus", "corpus_stats", "search", "screen_options"),
+    *in_use("cost_model blocks", "cost_model profile", "cost_model train"),
     clang("missing", "no/such/clang", "no such file", INSTALL),
     clang("not on PATH", "clang-99", "no such program on PATH", INSTALL, tools=("doctor",)),
     clang("not executable", "clang-not-executable", "not executable; check its permissions"),
@@ -166,10 +166,12 @@ MISTAKES = (
         ("expected options to evaluate, found none; give --options, or a policy",),
     ),
     Mistake("an option of clang", ("screen_options",), {"option": "a b"}, ("expected an option of LLVM's",)),
-    Mistake("budgets that descend", ("headroom",), {"budgets": "100,50"}, ("--budgets", "expected ascending numbers")),
+    Mistake("budgets that descend", ("search",), {"budgets": "100,50"}, ("--budgets", "expected ascending numbers")),
+    Mistake("budgets of no headroom", ("search",), {"budgets": "50,100"}, ("--budgets", "with --headroom only")),
+    Mistake("a budget of headroom", ("search",), {"headroom": "true"}, ("--budget", "the last of --budgets")),
     Mistake(
         "damaged state of a search",
-        ("search", "headroom"),
+        ("search",),
         {"output_dir": "found"},
         ("search_state.json: not the state of a search", "remove the file to start over"),
     ),

@@ -1,6 +1,6 @@
 """Chooses the margin of a policy on a validation corpus, and writes it into the policy's folder.
 
-    python -m compiler_opt.tools.choose_margin --policy_path=$POLICY --data_path=$VALIDATION_CORPUS
+    compiler_opt policy margin --policy_path=$POLICY --data_path=$VALIDATION_CORPUS
 
 With a margin, the policy leaves the compiler's default decision only where its two logits differ by at least that much.
 Chosen is the largest margin that keeps 95% of what the best one gains. The best has the best mean over projects of the
@@ -13,12 +13,10 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.collect.rollout import RolloutSettings
-from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.evaluate import EvaluationSettings
 from compiler_opt.evaluation.margins import MARGINS, choose_margin, write_margin
 from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
-from compiler_opt.llvm.toolchain import probe
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 from compiler_opt.tools.progress import rollout_bar
@@ -28,7 +26,7 @@ _CORPUS = shared_flags.CorpusFlags()
 _COMPILE_TASK = shared_flags.TaskFlag("inlining")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
-_MARGINS = flags.DEFINE_list("margins", [f"{margin:g}" for margin in MARGINS], "Comma-separated margins to try.")
+_MARGINS = shared_flags.numbers("margins", MARGINS, float, "margins to try")
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Print the results only, and leave the policy as it is.")
 _BACKEND = flags.DEFINE_string("backend", "auto", "How decisions get into the compiler, see docs/code_map.md.")
 
@@ -36,25 +34,22 @@ _BACKEND = flags.DEFINE_string("backend", "auto", "How decisions get into the co
 @entry_point.command
 def entry() -> None:
     directory: Path = _POLICY_PATH.value
-    margins = _parsed(_MARGINS.value)
     settings = EvaluationSettings(num_workers=_NUM_WORKERS.value, rollout=RolloutSettings(backend=_BACKEND.value))
-    corpus = _CORPUS.filtered(_CORPUS.load())
+    corpus, toolchain = _CORPUS.read(_CLANG_PATH.value)
     problem = _COMPILE_TASK.load()
     policy = problem.decision.load_policy(directory)
-    toolchain = probe(_CLANG_PATH.value)
-    corpus.check_compiler(toolchain.version, toolchain.clang)
     policy.check(toolchain.require(problem.decision.advisor.problem).feature_names)
     toolchain = with_plugin_features(toolchain, policy.plugin_features)
     if not _DRY_RUN.value:
         check_folder_writable(directory)
-    total = len(corpus.modules) * (1 + len(margins))
+    total = len(corpus.modules) * (1 + len(_MARGINS.value))
     with rollout_bar(total) as advance:
         choice = choose_margin(
             corpus,
             policy,
             problem=problem,
             toolchain=toolchain,
-            margins=margins,
+            margins=_MARGINS.value,
             settings=settings,
             on_rollout=advance,
         )
@@ -64,13 +59,6 @@ def entry() -> None:
     if not _DRY_RUN.value:
         write_margin(directory, choice.margin, chosen_on=corpus.root.resolve().name)
         print(f"The policy with this margin is in {directory}")
-
-
-def _parsed(texts: list[str]) -> list[float]:
-    try:
-        return [float(text) for text in texts]
-    except ValueError:
-        raise ConfigError(f"--margins: expected numbers, separated by commas, found {','.join(texts)}") from None
 
 
 if __name__ == "__main__":

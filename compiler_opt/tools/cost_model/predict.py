@@ -1,6 +1,6 @@
 """Predicts the cycles of each function of an object, or of the modules of a corpus.
 
-    python -m compiler_opt.tools.predict_throughput --model_dir=$MODEL --object=x.o
+    compiler_opt cost_model predict --model_dir=$MODEL --object=x.o
 
 needs an object with an address map of its blocks: compile with -fbasic-block-address-map -mllvm
 -pgo-analysis-map=func-entry-count,bb-freq,br-prob, which leaves the code as it is. With --data_path=$CORPUS (and
@@ -22,7 +22,7 @@ from compiler_opt.report.formatting import aligned
 from compiler_opt.tensorflow_loading import require_tensorflow
 from compiler_opt.tools import entry_point, shared_flags
 
-_MODEL_DIR = shared_flags.required_path("model_dir", "Folder of a model of train_throughput.")
+_MODEL_DIR = shared_flags.required_path("model_dir", "Folder of a model of blocks, of `cost_model train`.")
 _OBJECT = shared_flags.path("object", "An x86-64 object with an address map of its blocks.")
 _CORPUS = shared_flags.CorpusFlags(required=False)
 _FUNCTIONS = flags.DEFINE_integer("functions", 20, "Functions to print, the most expensive ones first; 0 for all.", 0)
@@ -35,14 +35,12 @@ def entry() -> None:
     decoder = Decoder()
     if (_OBJECT.value is None) == (_CORPUS.data_path.value is None):
         raise ConfigError("expected either --object or --data_path")
-    toolchain = probe(_CLANG_PATH.value)
     failures: list[str] = []
     blocks: list[Block] = []
     if _OBJECT.value is not None:
-        blocks = read_object(_OBJECT.value, toolchain, _OBJECT.value.name)
+        blocks = read_object(_OBJECT.value, probe(_CLANG_PATH.value), _OBJECT.value.name)
     else:
-        corpus = _CORPUS.filtered(_CORPUS.load())
-        corpus.check_compiler(toolchain.version, toolchain.clang)
+        corpus, toolchain = _CORPUS.read(_CLANG_PATH.value)
         for module in progress_bar(corpus.modules, "compiling", unit="module"):
             try:
                 blocks += compile_module(module, toolchain)

@@ -1,38 +1,36 @@
 """Makes a policy that ships with compiler_opt out of trainings that differ in their seeds.
 
-    python -m compiler_opt.tools.release_policy --name=inlining-Oz-portable --training_dirs=seed-1,seed-2,seed-3 \
+    compiler_opt policy release --name=inlining-Oz-portable --training_dirs=seed-1,seed-2,seed-3 \
         --data_path=$VALIDATION_CORPUS
 
 The policies of the trainings and, if they are several, the mean of their networks decide on a validation corpus, on
 which no result may ever be reported. The one with the best mean over projects of the change of linked text, or the mean
 of their networks if it gains 95% as much, goes to `compiler_opt/pretrained/NAME`, with the margin that the same corpus
-chooses (see choose_margin), with a model card and checksums; the thinned histories of the trainings go to
+chooses (see `policy margin`), with a model card and checksums; the thinned histories of the trainings go to
 `docs/pretrained/NAME`. An evaluation of the released policy on other projects then completes its card:
 
-    python -m compiler_opt.tools.evaluate --data_path=$HELD_OUT --policy_path=pretrained:NAME --output_path=$RESULTS
-    python -m compiler_opt.tools.release_policy --name=NAME --evaluation=$RESULTS
+    compiler_opt evaluate --data_path=$HELD_OUT --policy_path=pretrained:NAME --output_path=$RESULTS
+    compiler_opt policy release --name=NAME --evaluation=$RESULTS
 """
 
 from pathlib import Path
 
 from absl import flags
 
-from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.evaluate import EvaluationSettings
 from compiler_opt.evaluation.margins import MARGINS
 from compiler_opt.files import check_folder_writable
-from compiler_opt.llvm.toolchain import probe
 from compiler_opt.rl.release import add_results, choose, gather, release, with_best_margin, write_logs
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 from compiler_opt.tools.progress import rollout_bar
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 
 _NAME = flags.DEFINE_string("name", None, "The policy's name: letters, digits and . + -", required=True)
 _TRAINING_DIRS = flags.DEFINE_list("training_dirs", [], "Comma-separated folders of trainings, one for each seed.")
-_DATA_PATH = shared_flags.path("data_path", "The validation corpus.")
+_CORPUS = shared_flags.CorpusFlags(module_filter=False, required=False)
 _EVALUATION = shared_flags.path(
     "evaluation", "Folder of results that evaluate.py wrote for the released policy, for its model card."
 )
@@ -42,13 +40,10 @@ _OUTPUT_DIR = flags.DEFINE_string(
 _HISTORY_DIR = flags.DEFINE_string(
     "history_dir", str(_ROOT / "docs" / "pretrained"), "The folder for thinned histories."
 )
-_MARGINS = flags.DEFINE_list(
-    "margins", [f"{margin:g}" for margin in MARGINS], "Comma-separated margins to try; 0 for none."
-)
+_MARGINS = shared_flags.numbers("margins", MARGINS, float, "margins to try; 0 for none")
 _COMPILE_TASK = shared_flags.TaskFlag("inlining")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
-_TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, shared_flags.TRUST_CORPUS)
 
 
 @entry_point.command
@@ -60,13 +55,11 @@ def entry() -> None:
         print(f"{folder}: has the results of {_EVALUATION.value}")
         return
     check_folder_writable(history_dir)
-    candidates, margins = gather(training_dirs), _margins()
+    candidates = gather(training_dirs)
     problem = _COMPILE_TASK.load()
-    corpus = Corpus.load(_DATA_PATH.value or "", trusted=_TRUST_CORPUS.value)
-    toolchain = probe(_CLANG_PATH.value)
-    corpus.check_compiler(toolchain.version, toolchain.clang)
+    corpus, toolchain = _CORPUS.read(_CLANG_PATH.value)
     settings = EvaluationSettings(num_workers=_NUM_WORKERS.value)
-    total = len(corpus.modules) * (2 + len(candidates) + len(margins))
+    total = len(corpus.modules) * (2 + len(candidates) + len(_MARGINS.value))
     with rollout_bar(total) as advance:
         choice = choose(
             candidates,
@@ -77,11 +70,11 @@ def entry() -> None:
             on_rollout=advance,
         )
         table = choice.table()
-        if margins != [0.0]:
+        if _MARGINS.value != [0.0]:
             choice = with_best_margin(
                 choice,
                 corpus,
-                margins,
+                _MARGINS.value,
                 problem=problem,
                 toolchain=toolchain,
                 settings=settings,
@@ -98,17 +91,9 @@ def entry() -> None:
     echo(f"policy: {folder} ({size_bytes} bytes), checksum {choice.weights.checksum()[:16]}")
 
 
-def _margins() -> list[float]:
-    try:
-        return [float(text) for text in _MARGINS.value]
-    except ValueError:
-        found = ",".join(_MARGINS.value)
-        raise ConfigError(f"--margins: expected numbers, separated by commas, found {found}") from None
-
-
 def _training_dirs() -> list[Path]:
     """The folders of the trainings; raises ConfigError unless these and a corpus are given, or else an evaluation."""
-    given = bool(_TRAINING_DIRS.value), _DATA_PATH.value is not None, _EVALUATION.value is not None
+    given = bool(_TRAINING_DIRS.value), _CORPUS.data_path.value is not None, _EVALUATION.value is not None
     if given not in ((True, True, False), (False, False, True)):
         raise ConfigError("expected --training_dirs and --data_path (to release a policy), or --evaluation alone")
     return [Path(directory) for directory in _TRAINING_DIRS.value]

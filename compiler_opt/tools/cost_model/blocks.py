@@ -1,6 +1,6 @@
 """Collects basic blocks of machine code, with their cycles by llvm-mca, from a corpus or several.
 
-    python -m compiler_opt.tools.collect_blocks --data_path=$CORPORA --output_dir=$BLOCKS
+    compiler_opt cost_model blocks --data_path=$CORPORA --output_dir=$BLOCKS
 
 compiles all modules of $CORPORA/train, validation and held_out (as fetch_corpus makes them; or $CORPORA is one corpus),
 each at its own optimisation level, and writes $BLOCKS/train.npz and so on. Blocks are distinct by their bytes, and no
@@ -19,8 +19,7 @@ from compiler_opt.cost_models.throughput.collection import PRECEDENCE, Collector
 from compiler_opt.cost_models.throughput.instructions import require_decoder
 from compiler_opt.cost_models.throughput.mca import Labeller
 from compiler_opt.errors import CorpusError
-from compiler_opt.files import check_folder_writable, exclusive_directory
-from compiler_opt.llvm.toolchain import probe
+from compiler_opt.files import exclusive_directory
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 
@@ -39,8 +38,6 @@ _SEED = shared_flags.seed("the choice of modules and blocks")
 _TIMEOUT_S = flags.DEFINE_float("timeout_s", 300.0, "Seconds that the compiler may take for a module.", 1.0)
 _NUM_WORKERS = shared_flags.num_workers()
 
-_TOOLS = ("llvm-mc", "llvm-mca", "llvm-readobj")
-
 
 def _corpora() -> Mapping[str, Corpus]:
     """The corpora by the names of their files."""
@@ -57,7 +54,7 @@ def _corpora() -> Mapping[str, Corpus]:
 
 def _sampled(corpus: Corpus) -> Corpus:
     """The modules to take."""
-    return _CORPUS.filtered(corpus).sample(_MODULES.value, _SEED.value)
+    return _CORPUS.selected(corpus).sample(_MODULES.value, _SEED.value)
 
 
 def _why_none(count: Counts) -> str:
@@ -72,13 +69,10 @@ def _why_none(count: Counts) -> str:
 def entry() -> None:
     require_decoder()
     corpora = _corpora()
-    toolchain = probe(_CLANG_PATH.value)
-    for tool in _TOOLS:
+    toolchain = shared_flags.compiler(_CLANG_PATH.value, *corpora.values())
+    for tool in ("llvm-mc", "llvm-mca", "llvm-readobj"):
         toolchain.tool(tool)
-    for corpus in corpora.values():
-        corpus.check_compiler(toolchain.version, toolchain.clang)
     output = _OUTPUT_DIR.value
-    check_folder_writable(output)
     labeller = Labeller(toolchain, _CPU.value)
     labeller.check()
     with exclusive_directory(output, "--output_dir"):

@@ -1,6 +1,6 @@
 """Saves several policies as one, which decides as one of them by the value of a feature.
 
-    python -m compiler_opt.tools.combine_policies --policy_path=$SMALL --policy_path=$LARGE \
+    compiler_opt policy combine --policy_path=$SMALL --policy_path=$LARGE \
         --feature=callee_basic_block_count --threshold=8 --output_path=$POLICY
 
 Below the first `--threshold` the first policy decides, from there to below the second one the second policy, and so on;

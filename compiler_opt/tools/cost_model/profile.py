@@ -1,7 +1,7 @@
 """Runs programs, and writes their basic blocks with counts, misses, mispredictions and times.
 
     clang-22 -O2 -fbasic-block-address-map -Wl,--build-id bench.c -o $PROGRAMS/mine/bench
-    python -m compiler_opt.tools.profile_blocks --program_dir=$PROGRAMS --benchmark="mine/bench 9" --output_dir=$BLOCKS
+    compiler_opt cost_model profile --program_dir=$PROGRAMS --benchmark="mine/bench 9" --output_dir=$BLOCKS
 
 runs each command in $PROGRAMS, under callgrind and under perf, and writes $BLOCKS/profiled.npz. Each block that ran has
 the path of its program as its module. Commands of the same program are added up. Labels are llvm-mca's cycles and,
@@ -20,7 +20,7 @@ from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.throughput.mca import Labeller
 from compiler_opt.cost_models.throughput.profiling import MEASURED, Profiler, Sampling
 from compiler_opt.errors import BenchmarkError, ConfigError, ToolchainError
-from compiler_opt.files import check_folder_writable, exclusive_directory
+from compiler_opt.files import exclusive_directory
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.measure.benchmark import Benchmark
 from compiler_opt.measure.callgrind import valgrind
@@ -88,7 +88,6 @@ def entry() -> None:
         toolchain.tool(tool)
     valgrind()
     output = _OUTPUT_DIR.value
-    check_folder_writable(output)
     labeller = Labeller(toolchain, _CPU.value)
     labeller.check()
     how = _sampling(len(benchmarks))

@@ -1,8 +1,8 @@
 """Saves the mean of several policies' logits as one policy, such as of trainings with different seeds.
 
-    python -m compiler_opt.tools.average_policies --policy_path=$A --policy_path=$B --output_path=$POLICY
+    compiler_opt policy average --policy_path=$A --policy_path=$B --output_path=$POLICY
 
-The policies must share their vocabulary and their number of layers. The result has margin 0; see choose_margin.
+The policies must share their vocabulary and their number of layers. The result has margin 0; see `policy margin`.
 """
 
 from pathlib import Path
