@@ -52,7 +52,7 @@ def module_of(words: list[str]) -> str | None:
     """The Python module of ours that a command runs."""
     if words[0] in ("python3", "python"):
         return words[2] if words[1] == "-m" else ".".join(Path(words[1]).with_suffix("").parts)
-    if words[0] != "compiler_opt" or words[1].startswith("--"):
+    if words[0] != "compiler_opt" or words[1] == "VERB":
         return None
     verb = verb_of(words[1:])
     assert verb is not None, f"no verb: {' '.join(words)}"

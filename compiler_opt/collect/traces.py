@@ -26,7 +26,7 @@ from compiler_opt.problems.problem import AnyProblem
 from compiler_opt.tensor_spec import TensorSpec
 
 FORMAT = 1
-REMAKE = "make the trace again with compiler_opt/tools/generate_default_trace.py"
+REMAKE = "make the trace again with compiler_opt generate_default_trace"
 WHOLE_MODULE = "default"
 """The identifier of a context that is all of a module."""
 

@@ -202,15 +202,15 @@ def _read_corpus(root: Path, trusted: bool) -> Corpus:
     path = root / DESCRIPTION_NAME
     if root.is_file():
         raise CorpusError(
-            f"{root}: expected the folder of a corpus, found a file; compiler_opt/tools/make_corpus.py makes one of "
+            f"{root}: expected the folder of a corpus, found a file; compiler_opt make_corpus makes one of "
             "bitcode files (--input_dir=FOLDER --default_args='-cc1 -Oz')"
         )
     try:
         content = read_json(path, dict[str, Any], max_bytes=MAX_DESCRIPTION_BYTES, error=CorpusError, remedy=REMAKE)
     except FileNotFoundError:
         raise CorpusError(
-            f"{path}: no such file, so {path.parent} is no corpus; make one with compiler_opt/tools/fetch_corpus.py, "
-            "compiler_opt/tools/extract_ir.py or, of bitcode files, compiler_opt/tools/make_corpus.py"
+            f"{path}: no such file, so {path.parent} is no corpus; make one with compiler_opt fetch_corpus, "
+            "compiler_opt extract_ir or, of bitcode files, compiler_opt make_corpus"
         ) from None
     try:
         file = convert(content, _File)

@@ -107,7 +107,7 @@ class Reducer:
         if decision.moves_code or decision.advisor.plugin_default_feature is None:
             raise ConfigError(
                 f"{problem.name}: expected a problem of register allocation, whose decisions change one function each; "
-                "for inlining see compiler_opt/tools/explain.py and search.py"
+                "for inlining see compiler_opt explain and compiler_opt search"
             )
         self.num_compiles = 0
         self._module, self._problem, self._toolchain = module, problem, toolchain

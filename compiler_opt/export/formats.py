@@ -121,13 +121,13 @@ def _problem_with(formats: Sequence[str], weights: NetworkWeights, policy_dir: P
     if impossible and weights.is_recurrent:
         raise PolicyError(
             f"{policy_dir}: has a recurrent layer (LSTM), but LLVM does not tell a model in the format {impossible[0]} "
-            "where a module begins; expected native or cpp, compiler_opt/tools/deploy.py, or a policy that was trained "
+            "where a module begins; expected native or cpp, compiler_opt deploy, or a policy that was trained "
             "with network.lstm_units = 0"
         )
     if impossible and (computed := plugin_features.among(weights.features)):
         raise PolicyError(
             f"{policy_dir}: observes features that only our plugin computes ({', '.join(computed)}), so it cannot be "
-            f"exported in the format {impossible[0]}; expected {' or '.join(possible)}, compiler_opt/tools/deploy.py, "
+            f"exported in the format {impossible[0]}; expected {' or '.join(possible)}, compiler_opt deploy, "
             "or a policy that was trained on LLVM's features"
         )
     if impossible and weights.margin:
@@ -142,7 +142,7 @@ def _problem_with(formats: Sequence[str], weights: NetworkWeights, policy_dir: P
             + (
                 f"expected some of {', '.join(possible)}"
                 if possible
-                else "compiler_opt/tools/deploy.py takes its folder as it is"
+                else "compiler_opt deploy takes its folder as it is"
             )
         )
     # Refuses a network of another shape, or a margin that cannot be.

@@ -69,5 +69,5 @@ def check_observed(wanted: Iterable[str], observed: Collection[str], what: str) 
     if missing:
         raise PolicyError(
             f"{what}: expected the features {', '.join(missing)} of {SETTING}, found none; make it from a trace that "
-            f"generate_default_trace.py recorded with the same {SETTING}, or leave the setting out"
+            f"generate_default_trace recorded with the same {SETTING}, or leave the setting out"
         )

@@ -96,7 +96,7 @@ class Toolchain:
         if not support.interactive:
             raise ToolchainError(
                 f"{self.clang}: offers no {problem} decisions over the channel: {support.reason}; "
-                f"use a clang >= {OLDEST_MAJOR} that passes compiler_opt.tools.doctor"
+                f"use a clang >= {OLDEST_MAJOR} that passes compiler_opt doctor"
             )
         return support
 
@@ -202,7 +202,7 @@ def _locate(clang: str) -> Path:
         raise ToolchainError(f"{path}: not executable; check its permissions, or give another by --clang_path")
     if (runs := deployed_clang(path)) is not None:
         raise ToolchainError(
-            f"{path}: is a compiler with a policy of its own, made by compiler_opt.tools.deploy; expected a clang "
+            f"{path}: is a compiler with a policy of its own, made by compiler_opt deploy; expected a clang "
             f"without one, such as the one that it runs: --clang_path={runs}"
         )
     return path

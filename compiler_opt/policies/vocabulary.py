@@ -17,7 +17,7 @@ from compiler_opt.files import read_regular, replaced_folder, write_atomically
 SUFFIX = ".buckets"
 
 _MAX_FILE_BYTES = 1 << 24
-_REMAKE = "make the vocabulary again with compiler_opt/tools/generate_vocab.py"
+_REMAKE = "make the vocabulary again with compiler_opt generate_vocab"
 
 
 def save_vocabulary(directory: Path, quantiles: Mapping[str, np.ndarray]) -> None:

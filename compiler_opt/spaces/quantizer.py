@@ -54,6 +54,6 @@ class ActionQuantizer:
         if len(odd):
             raise PolicyError(
                 f"expected decisions that are whole numbers from 0 to {self.largest_advice}, found {odd[0]}; "
-                "make the trace again with compiler_opt/tools/generate_default_trace.py"
+                "make the trace again with compiler_opt generate_default_trace"
             )
         return (self.lowest + steps / self.steps).astype(np.float32)

@@ -1,6 +1,6 @@
 """Combines the corpora in the subfolders of a folder into one corpus.
 
-    python -m compiler_opt.tools.combine_training_corpus --root_dir=$CORPORA
+    compiler_opt combine_training_corpus --root_dir=$CORPORA
 
 writes $CORPORA/corpus_description.json, which lists the modules of $CORPORA/a, $CORPORA/b, ... No files are copied.
 Corpora that differ in a property (ThinLTO, the linker's options, ...) cannot be combined. Run it again after adding or

@@ -1,6 +1,6 @@
 """Compares algorithms: trains with each on the same corpus, with the same budget of compiles and several seeds.
 
-    python -m compiler_opt.tools.compare_trainers --data_path=$CORPUS --validation_path=$VALIDATION \
+    compiler_opt compare_trainers --data_path=$CORPUS --validation_path=$VALIDATION \
         --gin_files=gin_configs/inlining/ppo_nn_agent.gin --gin_files=gin_configs/inlining/es_nn_agent.gin \
         --warmstart_policy_dir=$WARMSTART --compiles=4000 --seeds=1,2,3 --output_dir=$OUTPUT
 
@@ -181,7 +181,7 @@ def _problem(settings: Mapping[str, Mapping[str, Any]]) -> AnyProblem:
 def _vocabulary(problem: AnyProblem) -> Path:
     vocabulary = _VOCAB_PATH.value or pipeline.shipped_vocabulary(problem.decision)
     if vocabulary is None:
-        raise ConfigError("--vocab_path is needed for this problem; make one with generate_vocab.py")
+        raise ConfigError("--vocab_path is needed for this problem; make one with compiler_opt generate_vocab")
     return vocabulary
 
 

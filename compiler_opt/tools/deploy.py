@@ -1,9 +1,9 @@
 """Makes a compiler with policies and options of LLVM's passes: `mlgo-clang` and `mlgo-clang++`, for any build.
 
-    python -m compiler_opt.tools.deploy --output=$PREFIX                    # a policy that ships with compiler_opt
-    python -m compiler_opt.tools.deploy --policy=$POLICY --output=$PREFIX   # one of your own
-    python -m compiler_opt.tools.deploy --policy=$A --policy=$B --output=$PREFIX   # one for size, one for speed
-    python -m compiler_opt.tools.deploy --policy=none --output=$PREFIX      # options alone, without any plugin
+    compiler_opt deploy --output=$PREFIX                    # a policy that ships with compiler_opt
+    compiler_opt deploy --policy=$POLICY --output=$PREFIX   # one of your own
+    compiler_opt deploy --policy=$A --policy=$B --output=$PREFIX   # one for size, one for speed
+    compiler_opt deploy --policy=none --output=$PREFIX      # options alone, without any plugin
     CC=$PREFIX/bin/mlgo-clang CXX=$PREFIX/bin/mlgo-clang++ cmake -B build -DCMAKE_BUILD_TYPE=MinSizeRel .
 
 docs/deploy.md explains what they do, also when something is missing.

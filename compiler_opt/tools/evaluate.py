@@ -3,8 +3,8 @@
 Compiles every module plainly, with each of these and with the baselines, links each project, and writes `modules.csv`,
 `projects.csv`, `summary.json` and `report.html` into the output folder:
 
-    python -m compiler_opt.tools.evaluate --data_path=CORPUS --policy_path=POLICY --output_path=OUTPUT
-    python -m compiler_opt.tools.evaluate --data_path=CORPUS --policy_path=none --output_path=OUTPUT    # options alone
+    compiler_opt evaluate --data_path=CORPUS --policy_path=POLICY --output_path=OUTPUT
+    compiler_opt evaluate --data_path=CORPUS --policy_path=none --output_path=OUTPUT    # options alone
 """
 
 import contextlib

@@ -3,7 +3,7 @@
 Compiles a corpus with the compiler's default and with a policy (or with two policies), compares call sites and function
 sizes, and attributes each function's change to the decisions at which the builds differ:
 
-    python -m compiler_opt.tools.explain --data_path=CORPUS --policy_path=POLICY --output_path=OUTPUT --verify=20
+    compiler_opt explain --data_path=CORPUS --policy_path=POLICY --output_path=OUTPUT --verify=20
 
 `--verify=N` measures the N largest decisions: each is made as in the first build, alone, and the program is linked
 again. The output folder gets `decisions.csv`, `functions.csv`, `summary.json` and `report.html`.

@@ -1,6 +1,6 @@
 """Exports a trained policy to the formats that compilers read, with its model card.
 
-    PYTHONPATH=. python3 compiler_opt/tools/export_policy.py --policy_path=$POLICY --output_path=$DIR --format=native
+    compiler_opt export_policy --policy_path=$POLICY --output_path=$DIR --format=native
 
     native         network.mlgo: the weights, for policy_network.h and the plugins
     cpp            the weights as C++ source, with the headers that evaluate them
@@ -34,7 +34,7 @@ _NAME = flags.DEFINE_multi_string(
 _OUTPUT_PATH = shared_flags.required_path("output_path", "Folder to write into.")
 _FORMAT = flags.DEFINE_list("format", None, f"Comma-separated formats: {', '.join(FORMATS)}.", required=True)
 _EVALUATION = shared_flags.path(
-    "evaluation", "Folder of results that evaluate.py wrote for this policy, for the model card."
+    "evaluation", "Folder of results that evaluate wrote for this policy, for the model card."
 )
 _MARGIN = shared_flags.margin("Export")
 

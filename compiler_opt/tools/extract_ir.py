@@ -1,6 +1,6 @@
 """Extracts a corpus from a build that was compiled with `-Xclang -fembed-bitcode=all`.
 
-    python -m compiler_opt.tools.extract_ir --input=$BUILD/compile_commands.json --input_type=json --output_dir=$CORPUS
+    compiler_opt extract_ir --input=$BUILD/compile_commands.json --input_type=json --output_dir=$CORPUS
 
 The objects come from a compilation database (json), the arguments of a link (params: the contents of the linker's
 `@file`), a folder and its subfolders (directory), or all links of a Bazel build (bazel_aquery: the output of `bazel

@@ -1,6 +1,6 @@
 """Measures how much a policy's decisions depend on each feature: permutation importance.
 
-    python -m compiler_opt.tools.feature_importance --policy_path=$POLICY --data_path=$CORPUS --output_path=$OUTPUT
+    compiler_opt feature_importance --policy_path=$POLICY --data_path=$CORPUS --output_path=$OUTPUT
 
 compiles the corpus with the compiler's own decisions, shuffles one feature at a time over many of these decisions, and
 counts how many the policy then takes otherwise, and by how much the log probability of its decision changes. Prints a

@@ -1,12 +1,12 @@
 """Makes a ready-made corpus: downloads open-source C and C++ projects, compiles them and extracts their modules.
 
-    python -m compiler_opt.tools.fetch_corpus --set=small --output_dir=$CORPUS
+    compiler_opt fetch_corpus --set=small --output_dir=$CORPUS
 
 makes `$CORPUS/train` and `$CORPUS/held_out`; larger sets also have `$CORPUS/validation`, and the set `test` has
 `$CORPUS/test` alone. Archives are downloaded by pip, pinned by hash, and cached: a second run, also with another
 compiler, needs no network. After an interruption, the same command continues.
 
-    python -m compiler_opt.tools.fetch_corpus --list
+    compiler_opt fetch_corpus --list
 
 lists the sets, and the projects with their licences. docs/ready_made.md explains how to choose.
 """

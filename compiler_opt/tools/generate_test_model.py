@@ -1,6 +1,6 @@
 """Writes a small policy with random weights, in LLVM's forms: for tests of compilers that load a model.
 
-    python -m compiler_opt.tools.generate_test_model --compile_task=inlining --output_path=$MODEL
+    compiler_opt generate_test_model --compile_task=inlining --output_path=$MODEL
 
 The folder is that of a trained policy, with LLVM's names and types of features and advice: a SavedModel, of which
 LLVM's build makes a model for the release mode, and for inlining `model.tflite` and `output_spec.json` for the
@@ -39,7 +39,9 @@ def entry() -> None:
     problem = _COMPILE_TASK.load()
     vocabulary = _VOCAB_PATH.value or pipeline.shipped_vocabulary(problem.decision)
     if vocabulary is None:
-        raise ConfigError(f"--vocab_path: no vocabulary ships for {problem.name}; give one of generate_vocab.py")
+        raise ConfigError(
+            f"--vocab_path: no vocabulary ships for {problem.name}; give one of compiler_opt generate_vocab"
+        )
     quantiles = load_vocabulary(vocabulary, problem.decision.feature_names)
     weights = random_policy(problem, quantiles, [int(units) for units in _HIDDEN_UNITS.value], seed=_SEED.value)
     check_folder_writable(output.parent)

@@ -1,7 +1,7 @@
 """Imports a policy that google/ml-compiler-opt has trained, so that it runs with a stock clang.
 
-    python -m compiler_opt.tools.import_policy --policy_path=$OUTPUT_DIR/saved_policy --output_path=$POLICY
-    python -m compiler_opt.tools.deploy --policy=$POLICY --output=$PREFIX
+    compiler_opt import_policy --policy_path=$OUTPUT_DIR/saved_policy --output_path=$POLICY
+    compiler_opt deploy --policy=$POLICY --output=$PREFIX
 
 It takes greedy policies for inlining that observe quantile ranks and consist of dense layers, as a SavedModel or as
 TFLite; others are refused, with what was found. The model's decisions are compared with those of the imported policy.
@@ -57,7 +57,7 @@ def entry() -> None:
         f"  decides alike on {comparison.num_observations - comparison.num_ties} of {comparison.num_observations} "
         f"observations {printable(whose)}, of which {comparison.num_ones} are 1"
         + (f"; on {comparison.num_ties}, both logits are equal up to rounding" if comparison.num_ties else "")
-        + f"\n{printable(output)}: the policy; to use it: python -m compiler_opt.tools.deploy "
+        + f"\n{printable(output)}: the policy; to use it: compiler_opt deploy "
         f"--policy={printable(output)} --output=PREFIX"
     )
 

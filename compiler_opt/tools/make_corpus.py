@@ -1,6 +1,6 @@
 """Makes a corpus of a folder of bitcode files that are all compiled with the same options.
 
-    python -m compiler_opt.tools.make_corpus --input_dir=$BITCODE --output_dir=$CORPUS --default_args='-cc1 -Oz'
+    compiler_opt make_corpus --input_dir=$BITCODE --output_dir=$CORPUS --default_args='-cc1 -Oz'
 
 reads every *.bc file in the folder and its subfolders. Flags and layout are those of LLVM's mlgo-utils; `--nocheck`
 also takes what those would take.

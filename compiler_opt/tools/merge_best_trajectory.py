@@ -1,6 +1,6 @@
 """Merges stores of best trajectories, as trainings with `bc_max` leave them, into one.
 
-    python -m compiler_opt.tools.merge_best_trajectory --input=$RUN/best_trajectories \
+    compiler_opt merge_best_trajectory --input=$RUN/best_trajectories \
         --input=$OTHER/best_trajectories --output_dir=$STORE
 
 Of each module the trajectory with the highest reward is kept; damaged files are skipped, by name. A later training

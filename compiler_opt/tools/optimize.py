@@ -1,25 +1,25 @@
 """Makes one program smaller, or faster: finds inlining decisions that suit it, and builds it with them.
 
-    python -m compiler_opt.tools.optimize --build_dir=BUILD --minutes=60 --output=DIR
+    compiler_opt optimize --build_dir=BUILD --minutes=60 --output=DIR
 
 BUILD is a configured CMake build folder; nothing is written there. For other build systems, give a compilation database
 and the commands that link the program:
 
-    python -m compiler_opt.tools.optimize --compile_commands=FILE --link_command='c++ -o app a.o b.o' --output=DIR
+    compiler_opt optimize --compile_commands=FILE --link_command='c++ -o app a.o b.o' --output=DIR
 
 From the policy that ships with compiler_opt, if there is one for the compiler, it searches for decisions that are
 better still. Otherwise, or if another policy is to be the start, it first trains a policy on the program:
 
-    python -m compiler_opt.tools.optimize --build_dir=BUILD --warmstart_policy_dir=demo/training/policy --output=DIR
+    compiler_opt optimize --build_dir=BUILD --warmstart_policy_dir=demo/training/policy --output=DIR
 
 If it is interrupted, the same command continues. DIR/deployed/bin has compiler drivers with the policy, for later
 builds; DIR/report/report.html is the report. A nightly build can reuse the policy, and reports how well it still does:
 
-    python -m compiler_opt.tools.optimize --build_dir=BUILD --reuse_policy=DIR --output=NIGHTLY
+    compiler_opt optimize --build_dir=BUILD --reuse_policy=DIR --output=NIGHTLY
 
 For speed, it searches where a benchmark spends its time, and keeps what makes that run fewer instructions:
 
-    python -m compiler_opt.tools.optimize --build_dir=BUILD --objective=speed --benchmark='./bench args' --output=DIR
+    compiler_opt optimize --build_dir=BUILD --objective=speed --benchmark='./bench args' --output=DIR
 
 Exit status: 0 for success, 2 for an error that the user can fix, 3 if the policy breaks one of the project's tests.
 """

@@ -1,6 +1,6 @@
 r"""Reduces what a policy of register allocation decides in a module to the decisions that make the compiler fail.
 
-    python -m compiler_opt.tools.reduce_decisions --data_path=$CORPUS --module=NAME --policy_path=$POLICY \
+    compiler_opt reduce_decisions --data_path=$CORPUS --module=NAME --policy_path=$POLICY \
       --output_path=decisions.json
 
 It records the decisions that differ from the default's, and leaves out as many as it can, so that the compiler still

@@ -50,7 +50,9 @@ def entry() -> None:
     )
     vocabulary = Path(config.vocab_path) if config.vocab_path else pipeline.shipped_vocabulary(problem.decision)
     if vocabulary is None:
-        raise ConfigError("--vocab_path (or train_eval.vocab_path in gin) is needed: make one with generate_vocab.py")
+        raise ConfigError(
+            "--vocab_path (or train_eval.vocab_path in gin) is needed: make one with compiler_opt generate_vocab"
+        )
     if not config.vocab_path:
         entry_point.note(f"the vocabulary is the one that ships, {vocabulary}; --vocab_path names another")
     teacher = problem.decision.load_policy(pretrained.folder(_TEACHER.value)) if _TEACHER.value is not None else None

@@ -1,6 +1,6 @@
 """Checks that a corpus reproduces the objects of the build that it was extracted from, byte for byte.
 
-    python -m compiler_opt.tools.verify_corpus --data_path=$CORPUS --original_dir=$BUILD
+    compiler_opt verify_corpus --data_path=$CORPUS --original_dir=$BUILD
 
 compiles each module (or a --sample) by its recorded command and compares the object with $BUILD/MODULE, section by
 section, except .llvmbc and .llvmcmd, which the build added for the corpus. Use the clang of the build. Exit status: 0

@@ -44,7 +44,7 @@ MIN_ALIKE = 0.8
 MAX_FILE_BYTES = 1 << 32
 _FREQUENCY_TOLERANCE = 1e-3
 _FORMAT = 2
-_REMEDY = "make it again with `compiler_opt cost_model blocks` or `profile`"
+_REMEDY = "make it again with compiler_opt cost_model blocks or profile"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -36,7 +36,7 @@ _DESCRIPTION, WEIGHTS_FILE = "model.json", "weights.npz"
 _FORMAT = 3
 _MAX_WEIGHT_BYTES = 1 << 30
 _MAX_UNITS, _MAX_ROUNDS = 4096, 64
-_REMEDY = "train it again with `compiler_opt cost_model train`"
+_REMEDY = "train it again with compiler_opt cost_model train"
 
 
 @dataclasses.dataclass(frozen=True)

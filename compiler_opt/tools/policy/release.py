@@ -32,7 +32,7 @@ _NAME = flags.DEFINE_string("name", None, "The policy's name: letters, digits an
 _TRAINING_DIRS = flags.DEFINE_list("training_dirs", [], "Comma-separated folders of trainings, one for each seed.")
 _CORPUS = shared_flags.CorpusFlags(module_filter=False, required=False)
 _EVALUATION = shared_flags.path(
-    "evaluation", "Folder of results that evaluate.py wrote for the released policy, for its model card."
+    "evaluation", "Folder of results that evaluate wrote for the released policy, for its model card."
 )
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", str(_ROOT / "compiler_opt" / "pretrained"), "The folder of policies to write into."

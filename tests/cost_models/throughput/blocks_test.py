@@ -38,7 +38,7 @@ def test_missing_and_truncated(tmp_path: Path) -> None:
     content = path.read_bytes()
     for size in (0, 10, len(content) // 2, len(content) - 1):
         path.write_bytes(content[:size])
-        with pytest.raises(CorpusError, match=r"x\.npz: damaged.*make it again with `compiler_opt cost_model blocks`"):
+        with pytest.raises(CorpusError, match=r"x\.npz: damaged.*make it again with compiler_opt cost_model blocks"):
             load_blocks(path)
 
 

@@ -2,7 +2,7 @@
 
 from tests.tools.bad_input.mistake import Mistake
 
-REMEDY = "make it again with `compiler_opt cost_model blocks`"
+REMEDY = "make it again with compiler_opt cost_model blocks"
 
 MISTAKES = (
     Mistake(
@@ -52,7 +52,7 @@ MISTAKES = (
         "corpus to collect blocks from missing",
         ("cost_model blocks",),
         {"data_path": "no/such/corpus"},
-        ("no/such/corpus/corpus_description.json: no such file", "fetch_corpus.py"),
+        ("no/such/corpus/corpus_description.json: no such file", "compiler_opt fetch_corpus"),
     ),
     Mistake(
         "program to profile missing",

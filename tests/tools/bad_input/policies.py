@@ -7,19 +7,19 @@ MISTAKES = (
         "vocabulary missing",
         ("train_locally",),
         {"vocab_path": "no/such/vocabulary"},
-        ("no/such/vocabulary: expected a vocabulary", "generate_vocab.py"),
+        ("no/such/vocabulary: expected a vocabulary", "compiler_opt generate_vocab"),
     ),
     Mistake(
         "vocabulary lacks a feature",
         ("train_bc", "train_locally"),
         {"vocab_path": "vocabulary-lacking"},
-        ("vocabulary-lacking: the vocabulary lacks the features callsite_height", "generate_vocab.py"),
+        ("vocabulary-lacking: the vocabulary lacks the features callsite_height", "compiler_opt generate_vocab"),
     ),
     Mistake(
         "vocabulary is no numbers",
         ("train_locally",),
         {"vocab_path": "vocabulary-damaged"},
-        ("callsite_height.buckets:1: expected a number, found b'tall'", "generate_vocab.py"),
+        ("callsite_height.buckets:1: expected a number, found b'tall'", "compiler_opt generate_vocab"),
     ),
     Mistake(
         "policy missing",
@@ -64,7 +64,7 @@ MISTAKES = (
             "policy of TensorFlow's",
             tools,
             {flag: policy},
-            (f"{policy}: is a policy in TensorFlow's form", f"compiler_opt.tools.import_policy --policy_path={policy}"),
+            (f"{policy}: is a policy in TensorFlow's form", f"compiler_opt import_policy --policy_path={policy}"),
         )
         for tools, flag in ((("deploy",), "policy"), (("evaluate", "export_policy"), "policy_path"))
         for policy in ("policy-saved-model", "policy-saved-model/model.tflite")

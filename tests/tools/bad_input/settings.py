@@ -37,7 +37,7 @@ MISTAKES = (
     clang(
         "is a deployment's",
         "prefix/bin/mlgo-clang",
-        "is a compiler with a policy of its own, made by compiler_opt.tools.deploy",
+        "is a compiler with a policy of its own, made by compiler_opt deploy",
         "such as the one that it runs: --clang_path=/usr/bin/clang-19",
     ),
     clang("is another program", "clang-other", "expected clang", INSTALL, tools=("doctor",)),
@@ -94,7 +94,10 @@ MISTAKES = (
     ),
     *(
         Mistake(
-            "trace missing", (tool,), {flag: "no/such/trace"}, ("no/such/trace: no such", "generate_default_trace.py")
+            "trace missing",
+            (tool,),
+            {flag: "no/such/trace"},
+            ("no/such/trace: no such", "compiler_opt generate_default_trace"),
         )
         for tool, flag in {"generate_vocab": "input", "train_bc": "data_path"}.items()
     ),
