@@ -1,13 +1,14 @@
 """How far predicted sizes are off: of functions, and of the sums of modules and projects.
 
-The error of a function is |predicted - actual| / actual. Functions that are not in the object have none; in the sums of
-modules, what is predicted for them counts against an actual size that does not have them. N functions, M modules.
+Functions that are not in the object have no error; in the sums of modules, what is predicted for them counts against an
+actual size that does not have them. N functions, M modules.
 """
 
 import dataclasses
 
 import numpy as np
 
+from compiler_opt.cost_models.errors import median_error, relative_errors, shown
 from compiler_opt.cost_models.ir2native.dataset import Dataset
 from compiler_opt.evaluation.statistics import Estimate, compare, percentile_interval
 from compiler_opt.report.table import Table
@@ -78,7 +79,7 @@ def measure(dataset: Dataset, predicted: np.ndarray, *, seed: int = 0, seen: np.
     actual = dataset.bytes().astype(np.float64)  # [N]
     module_of = dataset.module_of_function()
     has_size = actual > 0
-    errors = np.abs(predicted - actual) / np.maximum(actual, 1.0)
+    errors = relative_errors(predicted, actual)
     sums = np.bincount(module_of, weights=predicted, minlength=len(dataset.modules))  # [M]
     totals, projects = dataset.totals(), dataset.projects()
     by_function = projects[module_of] if len(dataset.modules) else np.zeros(0, np.str_)
@@ -106,7 +107,7 @@ def measure(dataset: Dataset, predicted: np.ndarray, *, seed: int = 0, seen: np.
     total = compare(totals.tolist(), sums.tolist(), projects.tolist(), seed=seed).total if len(projects) else _none()
     return Errors(
         tuple(found),
-        _median(errors[has_size], by_function[has_size], rng),
+        median_error(errors[has_size], by_function[has_size], rng) if found else _none(),
         percentile_interval(float(medians.mean()), medians[draws].mean(axis=1)) if found else _none(),
         total,
         percentile_interval(float(biases.mean()), biases[draws].mean(axis=1)) if found else _none(),
@@ -148,9 +149,9 @@ def summary(errors: Errors) -> list[str]:
     """The figures over projects, with intervals, in lines."""
     worst, largest = errors.worst, max(errors.projects, key=lambda project: abs(project.bias))
     lines = [
-        f"median error of functions: {_shown(errors.median_error)}; mean over projects "
-        f"{_shown(errors.mean_median_error)}; worst project {worst.project}, {worst.median_error:.1%}",
-        f"bias of module sums: {_shown(errors.bias, '+')}; mean over projects {_shown(errors.mean_bias, '+')}; largest "
+        f"median error of functions: {shown(errors.median_error)}; mean over projects "
+        f"{shown(errors.mean_median_error)}; worst project {worst.project}, {worst.median_error:.1%}",
+        f"bias of module sums: {shown(errors.bias, '+')}; mean over projects {shown(errors.mean_bias, '+')}; largest "
         f"{largest.project}, {largest.bias:+.1%}",
     ]
     if errors.unseen_median_error is not None:
@@ -159,20 +160,6 @@ def summary(errors: Errors) -> list[str]:
             f"{errors.unseen_median_error:.1%}"
         )
     return lines
-
-
-def _median(errors: np.ndarray, groups: np.ndarray, rng: np.random.Generator) -> Estimate:
-    if not len(errors):
-        return _none()
-    resampled = np.zeros(200)
-    members = [errors[groups == group] for group in np.unique(groups)]
-    for number in range(len(resampled)):
-        resampled[number] = np.median(np.concatenate([rng.choice(each, len(each)) for each in members]))
-    return percentile_interval(float(np.median(errors)), resampled)
-
-
-def _shown(estimate: Estimate, sign: str = "") -> str:
-    return f"{estimate.value:{sign}.1%} ({estimate.low:{sign}.1%} to {estimate.high:{sign}.1%})"
 
 
 def _none() -> Estimate:

@@ -19,9 +19,10 @@ from compiler_opt.cost_models.ir2native.dataset import Dataset
 from compiler_opt.cost_models.ir2native.features import VERSION
 from compiler_opt.cost_models.ir2native.linear import predict_linear
 from compiler_opt.cost_models.ir2native.network import FeedForwardNetwork
+from compiler_opt.cost_models.model_files import DESCRIPTION, reading
 from compiler_opt.cost_models.trees import BoostedTrees
 from compiler_opt.errors import PolicyError
-from compiler_opt.files import printable, read_checked_json, replaced_folder, write_atomically, write_checked_json
+from compiler_opt.files import read_checked_json, replaced_folder, write_atomically, write_checked_json
 from compiler_opt.llvm.toolchain import Toolchain
 
 IR2NATIVE = "ir2native"
@@ -31,7 +32,7 @@ KINDS = ("linear", "trees", "network", "mean")
 """What corrects the linear stage: nothing, one of them, or the mean of their corrections."""
 
 MAX_MODEL_BYTES = 1 << 28
-_JSON, _ARRAYS = "model.json", "model.npz"
+_ARRAYS = "model.npz"
 _MAX_CORRECTION = 3.0
 """Of the logarithm: no function is predicted 20 times as large as its linear prediction, or a 20th."""
 
@@ -113,13 +114,12 @@ class Ir2NativeModel:
         )
         with replaced_folder(folder) as new:
             write_atomically(new / _ARRAYS, content)
-            write_checked_json(new / _JSON, dataclasses.asdict(description))
+            write_checked_json(new / DESCRIPTION, dataclasses.asdict(description))
 
     @classmethod
     def load(cls, folder: Path) -> "Ir2NativeModel":
         """Reads a model's folder; raises PolicyError, in one line, if it is damaged or none."""
-        path = folder / _JSON
-        try:
+        with reading(folder / DESCRIPTION) as path:
             content = read_checked_json(path, MAX_MODEL_BYTES)
             if content.get("version") != VERSION:
                 raise ValueError(
@@ -132,15 +132,8 @@ class Ir2NativeModel:
                 raise ValueError("its factors are not such as were written")
             if len(set(description.columns)) != len(description.columns):
                 raise ValueError("a feature is listed twice")
-            path = folder / _ARRAYS
+        with reading(folder / _ARRAYS) as path:
             return cls._from_arrays(path, description)
-        except FileNotFoundError:
-            raise PolicyError(
-                f"{printable(path)}: no such file; give the folder of a model of `cost_model train`"
-            ) from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise PolicyError(f"{printable(path)}: is damaged or no model ({reason}); train it again") from None
 
     @classmethod
     def _from_arrays(cls, path: Path, description: _Description) -> "Ir2NativeModel":

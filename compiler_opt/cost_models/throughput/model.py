@@ -4,10 +4,9 @@ A folder with `model.json` (kind, size of the network, vocabulary, source of the
 `weights.npz` (the network's variables in their order). Both are untrusted when they are read.
 """
 
-import contextlib
 import dataclasses
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,10 @@ import numpy as np
 
 from compiler_opt.array_files import load_arrays, save_arrays
 from compiler_opt.checked_values import convert
+from compiler_opt.cost_models.model_files import DESCRIPTION, reading
 from compiler_opt.cost_models.throughput.blocks import ANNOTATIONS, Block
 from compiler_opt.cost_models.throughput.instructions import Decoder, Instruction
 from compiler_opt.cost_models.throughput.vocabulary import Vocabulary
-from compiler_opt.errors import PolicyError
 from compiler_opt.files import read_checked_json, write_checked_json
 from compiler_opt.tensorflow_loading import load_tensorflow
 
@@ -32,11 +31,10 @@ NETWORKS = {
 """The kinds of networks, and where each is."""
 
 PREDICTION_BLOCKS = 256
-_DESCRIPTION, WEIGHTS_FILE = "model.json", "weights.npz"
+WEIGHTS_FILE = "weights.npz"
 _FORMAT = 3
 _MAX_WEIGHT_BYTES = 1 << 30
 _MAX_UNITS, _MAX_ROUNDS = 4096, 64
-_REMEDY = "train it again with compiler_opt cost_model train"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +83,7 @@ class ThroughputModel:
           PolicyError: there is none, or it is damaged.
         """
         description = read_description(folder)
-        with _reading(folder / WEIGHTS_FILE) as path:
+        with reading(folder / WEIGHTS_FILE) as path:
             arrays = load_arrays(path, _MAX_WEIGHT_BYTES)
             model = cls(description)
             model.set_weights(arrays)
@@ -95,7 +93,7 @@ class ThroughputModel:
         """Writes the folder; raises OutputError if that is impossible."""
         save_arrays(folder / WEIGHTS_FILE, self.weights())
         description = dataclasses.replace(self.description, results=dict(results))
-        write_checked_json(folder / _DESCRIPTION, dataclasses.asdict(description))
+        write_checked_json(folder / DESCRIPTION, dataclasses.asdict(description))
 
     def weights(self) -> dict[str, np.ndarray]:
         """Copies of the variables by their numbers."""
@@ -148,23 +146,10 @@ def read_description(folder: Path) -> Description:
     Raises:
       PolicyError: there is none, or it is damaged.
     """
-    with _reading(folder / _DESCRIPTION) as path:
+    with reading(folder / DESCRIPTION) as path:
         description = convert(read_checked_json(path), Description)
         _check(description)
         return description
-
-
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator[Path]:
-    """Raises PolicyError, which names the file, for what goes wrong in the block."""
-    try:
-        yield path
-    except FileNotFoundError:
-        raise PolicyError(f"{path}: no such file; give the folder of a trained model, or {_REMEDY}") from None
-    except OSError as error:
-        raise PolicyError(f"{path}: cannot be read: {error.strerror}; {_REMEDY}") from None
-    except ValueError as error:
-        raise PolicyError(f"{path}: damaged: {error}; {_REMEDY}") from None
 
 
 def network_of(kind: str) -> Any:

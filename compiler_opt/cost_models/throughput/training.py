@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from compiler_opt.array_files import load_arrays, save_arrays
-from compiler_opt.cost_models.throughput.accuracy import percentage_errors
+from compiler_opt.cost_models.errors import relative_errors
 from compiler_opt.cost_models.throughput.model import ThroughputModel
 from compiler_opt.errors import ConfigError
 
@@ -220,7 +220,7 @@ class Trainer:
             total += float(loss) * len(rows)
             on_step(float(loss))
         predicted = self._model.predict_encoded(self._validation.encoded, self._validation.annotations)
-        error = percentage_errors(predicted, self._validation.cycles).mean
+        error = float(relative_errors(predicted, self._validation.cycles).mean())
         return Epoch(number, total / len(self._train.cycles), error)
 
     def _batches(self, generator: np.random.Generator) -> Sequence[np.ndarray]:

@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 from absl import flags
 
+from compiler_opt.cost_models.errors import median_error, relative_errors, shown
 from compiler_opt.cost_models.ir2native import evaluation
 from compiler_opt.cost_models.ir2native.dataset import Dataset, read_corpus
 from compiler_opt.cost_models.ir2native.model import KINDS, Ir2NativeModel
-from compiler_opt.cost_models.throughput.accuracy import by_group, percentage_errors
 from compiler_opt.cost_models.throughput.baselines import fit_all
 from compiler_opt.cost_models.throughput.block_trees import BlockTrees
 from compiler_opt.cost_models.throughput.collection import projects_of
@@ -28,6 +28,7 @@ from compiler_opt.cost_models.throughput.datasets import LabelledBlocks, load_la
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.trees import require_scikit_learn
 from compiler_opt.errors import ConfigError
+from compiler_opt.evaluation.statistics import mean_interval
 from compiler_opt.files import exclusive_directory, write_json, write_text
 from compiler_opt.report.formatting import aligned
 from compiler_opt.report.table import csv_text
@@ -93,16 +94,20 @@ def _evaluate_on_blocks(blocks_dir: Path) -> None:
             model.network.encode(test.instructions), annotation_inputs(test.blocks)
         )
     echo(f"{len(test.cycles)} blocks, labels of {test.source}; mean absolute percentage error (median)")
-    projects = projects_of(test.blocks)
-    rows = [("project", "blocks", *predicted)]
-    errors = {name: by_group(values, test.cycles, projects) for name, values in predicted.items()}
-    overall = {name: percentage_errors(values, test.cycles) for name, values in predicted.items()}
-    for project in sorted(set(projects)):
-        means = (f"{errors[name][project].mean:.2%}" for name in predicted)
-        rows.append((project, str(projects.count(project)), *means))
-    rows.append(("all", str(len(projects)), *(f"{each.mean:.2%} ({each.median:.2%})" for each in overall.values())))
+    projects = np.array(projects_of(test.blocks))
+    errors = {name: relative_errors(values, test.cycles) for name, values in predicted.items()}
+    groups = {str(name): projects == name for name in np.unique(projects)}
+    rows = [("project", "blocks", *errors)]
+    for project, group in groups.items():
+        rows.append((project, str(group.sum()), *(f"{each[group].mean():.2%}" for each in errors.values())))
+    overall = (f"{each.mean():.2%} ({np.median(each):.2%})" for each in errors.values())
+    rows.append(("all", str(len(projects)), *overall))
     for line in aligned(rows, 1, (1, len(rows) - 1)):
         echo(line)
+    for name, each in errors.items():
+        median = median_error(each, projects, np.random.default_rng(_SEED.value))
+        medians = mean_interval([float(np.median(each[group])) for group in groups.values()])
+        echo(f"{name}: median error {shown(median)}; mean over projects {shown(medians)}")
 
 
 def _annotations(found: LabelledBlocks) -> np.ndarray:

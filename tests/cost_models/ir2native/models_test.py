@@ -137,7 +137,7 @@ def test_damaged_models_are_refused_by_name(model: Ir2NativeModel, tmp_path: Pat
     content = (folder / "model.npz").read_bytes()
     for damaged in (content[:-30], b"", content[:400] + b"?" + content[401:]):
         (folder / "model.npz").write_bytes(damaged)
-        with pytest.raises(PolicyError, match=r"model\.npz: is damaged") as error:
+        with pytest.raises(PolicyError, match=r"model\.npz: damaged") as error:
             Ir2NativeModel.load(folder)
         assert "\n" not in str(error.value)
     save_arrays(folder / "model.npz", {"coefficients": np.zeros(3)})
@@ -145,7 +145,7 @@ def test_damaged_models_are_refused_by_name(model: Ir2NativeModel, tmp_path: Pat
         Ir2NativeModel.load(folder)
     description = (folder / "model.json").read_text()
     (folder / "model.json").write_text(description.replace("columns", "colours"))
-    with pytest.raises(PolicyError, match=r"model\.json: is damaged or no model"):
+    with pytest.raises(PolicyError, match=r"model\.json: damaged: "):
         Ir2NativeModel.load(folder)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler_opt.cost_models.throughput.accuracy import by_group, percentage_errors
+from compiler_opt.cost_models.errors import median_error, relative_errors, shown
 from compiler_opt.cost_models.throughput.baselines import ConstantPerInstruction, LinearHistogram
 from compiler_opt.cost_models.throughput.blocks import Block
 from compiler_opt.cost_models.throughput.function_cycles import FunctionCycles, cycles_by_function
@@ -18,10 +18,15 @@ def random_blocks(number: int) -> list[list[Instruction]]:
 
 
 def test_errors() -> None:
-    errors = percentage_errors(np.array([1.0, 3.0, 2.0]), np.array([2.0, 2.0, 2.0]))
-    assert (errors.num_blocks, errors.mean, errors.median) == (3, (0.5 + 0.5 + 0) / 3, 0.5)
-    groups = by_group(np.array([1.0, 3.0, 2.0]), np.array([2.0, 2.0, 2.0]), ["a", "b", "a"])
-    assert {name: each.mean for name, each in groups.items()} == {"a": (0.5 + 0) / 2, "b": 0.5}
+    errors = relative_errors(np.array([1.0, 3.0, 2.0, 5.0]), np.array([2.0, 2.0, 2.0, -1.0]))
+    assert errors[:3].tolist() == [0.5, 0.5, 0.0] and np.isnan(errors[3])
+    median = median_error(np.arange(101) / 1000, np.repeat(["a"], 101), np.random.default_rng(0))
+    # Of 101 errors, the median's standard error is about 0.125 of their range.
+    assert median.value == 0.05 and 0.02 < median.low < 0.05 < median.high < 0.08
+    assert shown(median) == f"5.0% ({median.low:.1%} to {median.high:.1%})"
+    # Resampled within groups of one, nothing varies.
+    alone = median_error(np.array([0.1, 0.2, 0.4]), np.array(["a", "b", "c"]), np.random.default_rng(0))
+    assert (alone.low, alone.value, alone.high) == (0.2, 0.2, 0.2)
 
 
 def test_constant_has_the_least_error() -> None:
@@ -29,8 +34,8 @@ def test_constant_has_the_least_error() -> None:
     cycles = np.random.default_rng(1).uniform(0.5, 9, len(blocks))
     baseline = ConstantPerInstruction(blocks, cycles)
     lengths = np.array([len(block) for block in blocks])
-    least = min(percentage_errors(constant * lengths, cycles).mean for constant in np.linspace(0.01, 2, 2000))
-    assert percentage_errors(baseline.predict(blocks), cycles).mean <= least + 1e-9
+    least = min(relative_errors(constant * lengths, cycles).mean() for constant in np.linspace(0.01, 2, 2000))
+    assert relative_errors(baseline.predict(blocks), cycles).mean() <= least + 1e-9
 
 
 def test_linear_histogram_finds_what_each_form_costs() -> None:

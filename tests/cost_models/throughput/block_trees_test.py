@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from compiler_opt.cost_models.throughput.accuracy import percentage_errors
+from compiler_opt.cost_models.errors import relative_errors
 from compiler_opt.cost_models.throughput.baselines import LinearHistogram
 from compiler_opt.cost_models.throughput.block_trees import BlockTrees, dependence_depths
 from compiler_opt.cost_models.throughput.instructions import Decoder, Instruction, Memory
@@ -33,8 +33,8 @@ def test_depths_by_hand() -> None:
 def test_learns_dependences() -> None:
     (train, cycles), (test, expected) = blocks_and_depths(400, 0), blocks_and_depths(100, 1)
     trees = BlockTrees(train, np.full((400, 4), np.nan), cycles)
-    error = percentage_errors(trees.predict(test, np.full((100, 4), np.nan)), expected).mean
-    assert error < 0.05 < percentage_errors(LinearHistogram(train, cycles).predict(test), expected).mean
+    error = relative_errors(trees.predict(test, np.full((100, 4), np.nan)), expected).mean()
+    assert error < 0.05 < relative_errors(LinearHistogram(train, cycles).predict(test), expected).mean()
 
 
 def test_learns_from_events_and_that_they_are_unknown() -> None:
@@ -45,6 +45,6 @@ def test_learns_from_events_and_that_they_are_unknown() -> None:
     trees = BlockTrees(blocks, annotations, cycles)
     hidden = np.full((600, 4), np.nan)
     without = BlockTrees(blocks, hidden, cycles).predict(blocks, hidden)
-    error = percentage_errors(trees.predict(blocks, annotations), cycles).mean
-    assert error < 0.2 < 0.5 < percentage_errors(without, cycles).mean
+    error = relative_errors(trees.predict(blocks, annotations), cycles).mean()
+    assert error < 0.2 < 0.5 < relative_errors(without, cycles).mean()
     assert trees.predict([[]], np.full((1, 4), np.nan)).min() > 0
