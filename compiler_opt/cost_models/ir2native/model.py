@@ -1,8 +1,7 @@
 """A model of native sizes: linear, corrected by boosted trees, by a network, or by the mean of both; its files.
 
 A model's folder has `model.json` (columns, factors, what it was trained with, and the checksum of the other) and
-`model.npz` (arrays). Nothing in them is executed or unpickled. N functions, D features, C of them that are
-frequent, E inputs of the second stage.
+`model.npz` (arrays). Nothing in them is executed or unpickled. N functions, D features, C of them frequent.
 """
 
 import dataclasses
@@ -38,6 +37,74 @@ _MAX_CORRECTION = 3.0
 
 
 @dataclasses.dataclass(frozen=True)
+class Stages:
+    """What is fitted: a linear stage, and corrections of its logarithm.
+
+    Attributes:
+      coefficients: `[D]` bytes of each feature, of the linear stage.
+      frequent: `[C]` int64, positions of the features that trees and network see.
+      trees, network: the corrections.
+    """
+
+    coefficients: np.ndarray
+    frequent: np.ndarray
+    trees: BoostedTrees
+    network: FeedForwardNetwork
+
+    def predict(self, x: np.ndarray, kinds: Sequence[str] = KINDS) -> dict[str, np.ndarray]:
+        """Sizes `[N]` of `[N, D]` by each kind, before calibration."""
+        linear = predict_linear(self.coefficients, x)
+        if not len(x):
+            return dict.fromkeys(kinds, linear)
+        inputs = second_stage_inputs(x[:, self.frequent], linear)
+        corrections: dict[str, np.ndarray] = {"linear": np.zeros(len(x))}
+        if {"trees", "mean"} & set(kinds):
+            corrections["trees"] = self.trees.predict(inputs)
+        if {"network", "mean"} & set(kinds):
+            corrections["network"] = self.network.predict(inputs)
+        if "mean" in kinds:
+            corrections["mean"] = (corrections["trees"] + corrections["network"]) / 2
+        return {kind: linear * np.exp(np.clip(corrections[kind], -_MAX_CORRECTION, _MAX_CORRECTION)) for kind in kinds}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What is saved."""
+        parts = {"trees": self.trees.arrays(), "network": self.network.arrays()}
+        packed = {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+        return {"coefficients": self.coefficients, "frequent": self.frequent, **packed}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], num_features: int) -> "Stages":
+        """What was saved, for D features; raises ValueError if it is none, in one line."""
+        coefficients, frequent = (arrays.get(name, np.zeros(0)) for name in ("coefficients", "frequent"))
+        shape = (num_features,)
+        if coefficients.shape != shape or coefficients.dtype != np.float64 or not np.isfinite(coefficients).all():
+            raise ValueError(f"expected {num_features} coefficients")
+        if frequent.ndim != 1 or frequent.dtype != np.int64 or not ((frequent >= 0) & (frequent < num_features)).all():
+            raise ValueError("expected positions of features")
+
+        def part(prefix: str) -> dict[str, np.ndarray]:
+            return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+        num_inputs = 2 * len(frequent) + 1
+        return cls(
+            coefficients,
+            frequent,
+            BoostedTrees.from_arrays(part("trees."), num_inputs),
+            FeedForwardNetwork.from_arrays(part("network."), num_inputs),
+        )
+
+
+def second_stage_inputs(x: np.ndarray, linear: np.ndarray) -> np.ndarray:
+    """What trees and network see: `[N, C]` counts and `[N]` linear predictions -> `[N, 2C + 1]`.
+
+    The logarithms of counts, and how dense they are: their ratios to the linear prediction, in tenths of bytes.
+    """
+    counts = np.log1p(np.maximum(x, 0.0))
+    density = 10.0 * np.asarray(x, np.float32) / linear[:, None].astype(np.float32)
+    return np.concatenate([counts, density, np.log(linear)[:, None]], axis=1).astype(np.float32)
+
+
+@dataclasses.dataclass(frozen=True)
 class _Description:
     """The content of `model.json`."""
 
@@ -56,9 +123,7 @@ class Ir2NativeModel:
 
     Attributes:
       columns: the D features.
-      coefficients: `[D]` bytes of each, of the linear stage.
-      frequent: `[C]` int64, positions of the features that trees and network see.
-      trees, network: corrections of the linear stage's logarithm.
+      stages: what is fitted to them.
       factors: the calibration of each kind.
       chosen: the kind that predicts by default.
       compiler: what it was fitted for, as by `Toolchain.identity`.
@@ -67,10 +132,7 @@ class Ir2NativeModel:
     """
 
     columns: tuple[str, ...]
-    coefficients: np.ndarray
-    frequent: np.ndarray
-    trees: BoostedTrees
-    network: FeedForwardNetwork
+    stages: Stages
     factors: Mapping[str, float]
     chosen: str
     compiler: Mapping[str, Any]
@@ -83,8 +145,7 @@ class Ir2NativeModel:
 
     def predict_all(self, dataset: Dataset, kinds: Sequence[str] = KINDS) -> dict[str, np.ndarray]:
         """The same by several kinds of corrections."""
-        x = dataset.matrix(self.columns)
-        found = uncalibrated(self.coefficients, self.frequent, self.trees, self.network, x, kinds)
+        found = self.stages.predict(dataset.matrix(self.columns), kinds)
         return {kind: sizes * self.factors[kind] for kind, sizes in found.items()}
 
     def check(self, toolchain: Toolchain) -> None:
@@ -99,10 +160,7 @@ class Ir2NativeModel:
 
     def save(self, folder: Path) -> None:
         """Writes the model's folder; raises OSError or OutputError if it cannot be written."""
-        arrays = {"coefficients": self.coefficients, "frequent": self.frequent, "seen": self.seen}
-        arrays |= {f"trees.{name}": array for name, array in self.trees.arrays().items()}
-        arrays |= {f"network.{name}": array for name, array in self.network.arrays().items()}
-        content = pack_arrays(arrays, compressed=True)
+        content = pack_arrays({**self.stages.arrays(), "seen": self.seen}, compressed=True)
         description = _Description(
             VERSION,
             list(self.columns),
@@ -140,68 +198,15 @@ class Ir2NativeModel:
         arrays = load_arrays(path, MAX_MODEL_BYTES)
         if hashlib.sha256(path.read_bytes()).hexdigest() != description.arrays_sha256:
             raise ValueError("does not match its checksum")
-        count = len(description.columns)
-        coefficients = arrays.get("coefficients", np.zeros(0))
-        if coefficients.shape != (count,) or coefficients.dtype != np.float64 or not np.isfinite(coefficients).all():
-            raise ValueError(f"expected {count} coefficients")
-
-        frequent = arrays.get("frequent", np.zeros(0))
-        if frequent.ndim != 1 or frequent.dtype != np.int64 or not ((frequent >= 0) & (frequent < count)).all():
-            raise ValueError("expected positions of features")
         seen = arrays.get("seen", np.zeros(0))
         if seen.ndim != 1 or seen.dtype != np.uint64:
             raise ValueError("expected hashes of symbols")
-
-        def part(prefix: str) -> dict[str, np.ndarray]:
-            return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
         return cls(
             tuple(description.columns),
-            coefficients,
-            frequent,
-            BoostedTrees.from_arrays(part("trees."), num_inputs(len(frequent))),
-            FeedForwardNetwork.from_arrays(part("network."), num_inputs(len(frequent))),
+            Stages.from_arrays(arrays, len(description.columns)),
             description.factors,
             description.chosen,
             description.compiler,
             description.about,
             seen,
         )
-
-
-def second_stage_inputs(x: np.ndarray, linear: np.ndarray) -> np.ndarray:
-    """What trees and network see: `[N, C]` counts and `[N]` linear predictions -> `[N, E]`.
-
-    The logarithms of counts, and how dense they are: their ratios to the linear prediction, in tenths of bytes.
-    """
-    counts = np.log1p(np.maximum(x, 0.0))
-    density = 10.0 * np.asarray(x, np.float32) / linear[:, None].astype(np.float32)
-    return np.concatenate([counts, density, np.log(linear)[:, None]], axis=1).astype(np.float32)
-
-
-def num_inputs(num_features: int) -> int:
-    """E for C features."""
-    return 2 * num_features + 1
-
-
-def uncalibrated(
-    coefficients: np.ndarray,
-    frequent: np.ndarray,
-    trees: BoostedTrees,
-    network: FeedForwardNetwork,
-    x: np.ndarray,
-    kinds: Sequence[str] = KINDS,
-) -> dict[str, np.ndarray]:
-    """Predictions `[N]` by each kind, before calibration."""
-    linear = predict_linear(coefficients, x)
-    if not len(x):
-        return dict.fromkeys(kinds, linear)
-    inputs = second_stage_inputs(x[:, frequent], linear)
-    corrections: dict[str, np.ndarray] = {"linear": np.zeros(len(x))}
-    if {"trees", "mean"} & set(kinds):
-        corrections["trees"] = trees.predict(inputs)
-    if {"network", "mean"} & set(kinds):
-        corrections["network"] = network.predict(inputs)
-    if "mean" in kinds:
-        corrections["mean"] = (corrections["trees"] + corrections["network"]) / 2
-    return {kind: linear * np.exp(np.clip(corrections[kind], -_MAX_CORRECTION, _MAX_CORRECTION)) for kind in kinds}

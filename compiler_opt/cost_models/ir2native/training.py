@@ -9,7 +9,7 @@ import numpy as np
 from compiler_opt.cost_models.ir2native.calibration import calibration_factor, folds, project_sums
 from compiler_opt.cost_models.ir2native.dataset import Dataset
 from compiler_opt.cost_models.ir2native.linear import fit_linear, is_additive, predict_linear
-from compiler_opt.cost_models.ir2native.model import KINDS, Ir2NativeModel, second_stage_inputs, uncalibrated
+from compiler_opt.cost_models.ir2native.model import KINDS, Ir2NativeModel, Stages, second_stage_inputs
 from compiler_opt.cost_models.ir2native.network import FeedForwardNetwork, NetworkSettings
 from compiler_opt.cost_models.trees import BoostedTrees, TreeSettings
 from compiler_opt.errors import ConfigError
@@ -39,16 +39,6 @@ class TrainingSettings:
     project_exponent: float = 0.5
     folds: int = 5
     seed: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class _Stages:
-    """What is fitted, before calibration."""
-
-    coefficients: np.ndarray
-    frequent: np.ndarray
-    trees: BoostedTrees
-    network: FeedForwardNetwork
 
 
 def train(
@@ -89,7 +79,7 @@ def train(
         is_held = np.isin(projects, sorted(part))
         chosen = has_size & ~is_held
         stages = _fit(x[chosen], additive, actual[chosen], weights[chosen], settings)
-        found = uncalibrated(stages.coefficients, stages.frequent, stages.trees, stages.network, x[is_held])
+        found = stages.predict(x[is_held])
         for kind in KINDS:
             held[kind][is_held] = found[kind]
     names, totals = project_sums(dataset.totals(), module_projects)
@@ -104,10 +94,7 @@ def train(
     stages = _fit(x[has_size], additive, actual[has_size], weights[has_size], settings)
     return Ir2NativeModel(
         tuple(columns),
-        stages.coefficients,
-        stages.frequent,
-        stages.trees,
-        stages.network,
+        stages,
         factors,
         "mean",
         toolchain.identity(),
@@ -132,7 +119,7 @@ def row_weights(symbols: list[str], actual: np.ndarray, projects: np.ndarray, ex
 
 def _fit(
     x: np.ndarray, additive: np.ndarray, actual: np.ndarray, weights: np.ndarray, settings: TrainingSettings
-) -> _Stages:
+) -> Stages:
     coefficients = np.zeros(x.shape[1])
     coefficients[additive] = fit_linear(x[:, additive], actual, weights)
     linear = predict_linear(coefficients, x)
@@ -140,7 +127,7 @@ def _fit(
     inputs, target = second_stage_inputs(x[:, frequent], linear), np.log(actual / linear)
     trees = BoostedTrees.fit(inputs, target, weights / weights.mean(), settings.trees, seed=settings.seed)
     network = FeedForwardNetwork.fit(inputs, target, weights, settings.network, seed=settings.seed)
-    return _Stages(coefficients, frequent, trees, network)
+    return Stages(coefficients, frequent, trees, network)
 
 
 def _cross_validated(
