@@ -23,6 +23,19 @@ MISTAKES = (
         {"blocks_dir": "blocks-other"},
         ("blocks-other/train.npz: no file of blocks: it lacks 'format'", REMEDY),
     ),
+    Mistake("no blocks", ("cost_model train",), {"blocks_dir": None}, ("expected --blocks_dir",)),
+    Mistake(
+        "a model of functions from blocks",
+        ("cost_model train",),
+        {"model": "ir2native"},
+        ("--blocks_dir: not with --model=ir2native; leave it out",),
+    ),
+    Mistake(
+        "neither blocks nor functions",
+        ("cost_model evaluate",),
+        {"blocks_dir": None},
+        ("expected either --blocks_dir, for models of blocks, or --data_path, for one of ir2native",),
+    ),
     Mistake(
         "labels of another source",
         ("cost_model train", "cost_model evaluate"),
