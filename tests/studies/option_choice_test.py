@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from compiler_opt.pass_options.choosing import OptionSet, Step, choose, greedy_menu
+from studies.option_choice import OptionSet, Step, choose, greedy_menu
 
 
 class Effects:

@@ -2,7 +2,7 @@ import pytest
 
 from compiler_opt.llvm.pass_options import parse_option
 from compiler_opt.pass_options.sets import shipped
-from compiler_opt.pass_options.trust import reason_against
+from studies.option_trust import reason_against
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Compiles a corpus once under options of LLVM's passes with all of LLVM's verifiers on, and names what they refuse.
 
-    python -m benchmarks.verify_options --data_path=$CORPUS/train --clang_path=clang-22 [--options=FILE]
+    python -m studies.verify_options --data_path=$CORPUS/train --clang_path=clang-22 [--options=FILE]
 
 LLVM's IR is checked after every pass (`-llvm-verify-each`), and its machine code after every pass of the code generator
 (`-verify-machineinstrs`). The verifiers change nothing: the objects must be those of compilations without them. The

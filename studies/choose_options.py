@@ -1,6 +1,6 @@
 """Chooses a set of options of LLVM's passes for a level, by what `screen_options` has found: smaller, and not slower.
 
-    python -m benchmarks.choose_options --data_path=$CORPUS/train --screening=$SCREENING --output_dir=$OUTPUT
+    python -m studies.choose_options --data_path=$CORPUS/train --screening=$SCREENING --output_dir=$OUTPUT
 
 The gain of a set is the mean over languages of the mean over projects of the change of weighted text. A set is refused
 if a module fails to compile with it, if a project gets larger than `--max_project` allows, or if the programs of
@@ -33,7 +33,6 @@ from compiler_opt.files import check_folder_writable, exclusive_directory, write
 from compiler_opt.kept_results import RecordFile
 from compiler_opt.llvm.pass_options import parse_option
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.pass_options.choosing import OptionSet, Step, choose, greedy_menu
 from compiler_opt.pass_options.measuring import WHOLE_OBJECTS
 from compiler_opt.pass_options.report import gain, options_table
 from compiler_opt.pass_options.screening import (
@@ -47,10 +46,11 @@ from compiler_opt.pass_options.screening import (
     read_measured,
 )
 from compiler_opt.pass_options.sets import OptionSets
-from compiler_opt.pass_options.trust import reason_against
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
+from studies.option_choice import OptionSet, Step, choose, greedy_menu
+from studies.option_trust import reason_against
 
 _DATA_PATH = shared_flags.required_path("data_path", "A corpus of projects to train on.")
 _SCREENING = shared_flags.path("screening", "The folder of `screen_options`; without it, --start only loses options.")
@@ -58,7 +58,7 @@ _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results."
 _PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus; by default all.")
 _MODULES = flags.DEFINE_integer("modules_per_project", 10, "Modules of each project that sets are measured on.", 1)
 _START = flags.DEFINE_string("start", "", "Options to begin with, with spaces between them.")
-_REFUSED = flags.DEFINE_list("refused", [], "Names of options that are not chosen, besides those of trust.py.")
+_REFUSED = flags.DEFINE_list("refused", [], "Names of options that are not chosen, besides those of option_trust.py.")
 _MAX_MEAN = flags.DEFINE_float("max_mean", 0.001, "Relative growth of instructions, mean of the programs.")
 _MAX_PROGRAM = flags.DEFINE_float("max_program", 0.01, "Relative growth of instructions of each program.")
 _MAX_PROJECT = flags.DEFINE_float("max_project", 0.02, "Relative growth of text of each project.")
