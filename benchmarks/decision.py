@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from compiler_opt.collect.backends.development import TFLITE_FILE
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.advisors import TFLITE_FILE
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.llvm.training_log import Header
@@ -146,7 +146,7 @@ def _numpy(policy: BinaryPolicy, rows: np.ndarray) -> Run:
 def _tflite(policy: BinaryPolicy, rows: np.ndarray) -> Run:
     import tensorflow as tf
 
-    from compiler_opt.export.tflite import tflite_files
+    from compiler_opt.spaces.heads.tflite import tflite_files
 
     with warnings.catch_warnings(), stderr_held():
         warnings.simplefilter("ignore")  # TensorFlow announces that the interpreter moves to another package

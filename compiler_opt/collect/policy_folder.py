@@ -2,7 +2,7 @@
 
     FOLDER/KEY/policy.pickle                    the policy, for workers
     FOLDER/KEY/network.mlgo                     its native form, for the plugins
-    FOLDER/KEY/output_spec.json, model.tflite   its form for LLVM's development mode, see `export.formats`
+    FOLDER/KEY/output_spec.json, model.tflite   its form for LLVM's development mode, see `backends.development`
 
 KEY is `LearnedPolicy.key`. Between processes a learned policy travels as its key, also as a part of another policy.
 """

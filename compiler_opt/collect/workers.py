@@ -7,6 +7,7 @@ and is set aside.
 """
 
 import contextlib
+import functools
 import math
 import selectors
 import socket
@@ -21,6 +22,7 @@ from compiler_opt.collect.kept_files import KeptFiles
 from compiler_opt.collect.machine import MIN_MEMORY_BYTES, available_cpus, available_memory_bytes, has_room
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import Rollout
+from compiler_opt.collect.rollout_settings import RolloutSettings
 from compiler_opt.collect.schedule import Job as Job
 from compiler_opt.collect.schedule import Schedule, SetAside, Task, lost_rollout
 from compiler_opt.collect.worker import Worker, WorkerSettings, start_worker
@@ -200,7 +202,7 @@ class WorkerPool(Generic[Measurement]):
     def _offer(self, worker: Worker, tasks: deque[Task], schedule: Schedule[Measurement]) -> None:
         task = tasks[0]
         try:
-            policy = self.policies.dumps(task.job.policy, self._write_policy)
+            policy = self.policies.dumps(task.job.policy, functools.partial(self._write_policy, task.job.settings))
         except OSError as error:
             if error.errno not in ResourceError.ERRNOS:
                 raise
@@ -213,9 +215,9 @@ class WorkerPool(Generic[Measurement]):
         except OSError:
             self._lose(worker, schedule)
 
-    def _write_policy(self, policy: LearnedPolicy) -> None:
+    def _write_policy(self, settings: RolloutSettings, policy: LearnedPolicy) -> None:
         for backend in backends.installed():
-            backend.write_policy(policy, self.task.decision, self._toolchain, self.policies)
+            backend.write_policy(policy, self.task.decision, self._toolchain, self.policies, settings)
 
     def _start_workers(self, wanted: int) -> None:
         """Starts workers until there are as many as wanted and allowed.

@@ -1,15 +1,12 @@
-"""Writes policies in the formats that LLVM reads: to deploy (`docs/deploy.md`), or for rollouts in development mode."""
+"""Writes policies in the formats that LLVM reads, to deploy (`docs/deploy.md`)."""
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.collect.backends.development import OUTPUT_SPEC_FILE, TFLITE_FILE, check_representable
-from compiler_opt.collect.policy_folder import PolicyFolder
-from compiler_opt.errors import ConfigError, OutputError, PolicyError
+from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.export.release_model import (
     EMBEDDED_MODELS,
     SAVED_MODEL_FILE,
@@ -23,15 +20,10 @@ from compiler_opt.llvm.advisors import REBUILT_DEFAULT
 from compiler_opt.llvm.ir2vec import components
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.policies.model_card import CHECKSUM_FACT
-from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import AnyProblem
-from compiler_opt.spaces.action_space import ActionSpace
-from compiler_opt.spaces.binary import Binary
-from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.spaces.native import BLOB_SYMBOL, NATIVE_FILE, embedded_source, include_directory
-from compiler_opt.tensor_spec import TensorSpec
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 _MAX_SUMMARY_BYTES = 1 << 28
@@ -225,8 +217,11 @@ class _Export:
         return write_release_model({"": self.weights}, self.problem.decision, self.model, self.output)
 
     def tflite(self) -> list[Path]:
+        load_tensorflow()
+        from compiler_opt.spaces.heads.tflite import tflite_files
+
         space, model = self.problem.decision.action_space, self.model
-        return self.write(_tflite_files(self.weights, space, model.advice.name, model.features))
+        return self.write(tflite_files(self.weights, space, model.advice.name, model.features))
 
     def saved_model(self) -> list[Path]:
         with self._saved_model_folder() as folder:
@@ -260,49 +255,3 @@ FORMATS: Mapping[str, Callable[[_Export], list[Path]]] = {
     "tflite": _Export.tflite,
     "aot": _Export.aot,
 }
-
-
-def write_development_model(policies: PolicyFolder, policy: Policy, action_name: str, backend: str) -> None:
-    """Converts a learned policy to TFLite if LLVM's development mode is to decide by it, unless its model exists.
-
-    Args:
-      policies: where compilations look for the model.
-      policy: decides the rollouts.
-      action_name: the advice's name, such as `inlining_decision`.
-      backend: of rollouts, see `RolloutSettings`.
-
-    Raises:
-      PolicyError: the policy cannot be converted.
-      OutputError: the model cannot be written.
-    """
-    if backend != "development" or not isinstance(policy, LearnedPolicy):
-        return
-    if not policy.runs_in_development_mode:
-        raise PolicyError(
-            f"policy {policy.name!r}: only binary policies are converted for the development mode; use the backend "
-            "auto, which hands such decisions over the channel"
-        )
-    check_representable(policy)
-    if (policies.path(policy) / TFLITE_FILE).exists():
-        return
-    files = _tflite_files(policy.weights, Binary(), action_name, temperature=policy.temperature)
-    try:
-        # The model last: compilations look for it.
-        for name in (OUTPUT_SPEC_FILE, TFLITE_FILE):
-            policies.file(policy, name, functools.partial(files.__getitem__, name))
-    except OSError as error:
-        raise OutputError(f"{policies.path(policy)}: the model cannot be written: {error.strerror}") from error
-
-
-def _tflite_files(
-    weights: NetworkWeights,
-    space: ActionSpace,
-    action_name: str,
-    compiler_features: Sequence[TensorSpec] = (),
-    *,
-    temperature: float = 0.0,
-) -> dict[str, bytes]:
-    load_tensorflow()
-    from compiler_opt.export.tflite import tflite_files
-
-    return tflite_files(weights, space, action_name, compiler_features, temperature=temperature)

@@ -2,7 +2,7 @@
 
 saved_model.pb, variables/      signature `action`, inputs by LLVM's feature names (TF-Agents' PolicySaver)
 output_spec.json                which output is the advice, for LLVM's development mode
-model.tflite                    the policy for LLVM's development mode, see `export.tflite`
+model.tflite                    the policy for LLVM's development mode, see `spaces.heads.tflite`
 network.npz                     see `policies.weights`
 network.mlgo                    the native form, see `spaces.native`
 model_card.json, MODEL_CARD.md  see `policies.model_card`
@@ -20,11 +20,11 @@ import tensorflow as tf
 from tf_agents.policies import policy_saver, tf_policy
 
 from compiler_opt.errors import OutputError
-from compiler_opt.export.tflite import tflite_files
 from compiler_opt.files import replaced_folder
 from compiler_opt.llvm.scratch import scratch_for_libraries
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.action_space import ActionSpace
+from compiler_opt.spaces.heads.tflite import tflite_files
 from compiler_opt.spaces.native import NATIVE_FILE
 from compiler_opt.tensor_spec import TensorSpec
 

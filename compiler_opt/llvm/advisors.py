@@ -10,6 +10,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import MappingProxyType
 
+TFLITE_FILE, OUTPUT_SPEC_FILE = "model.tflite", "output_spec.json"
+"""The files of a model for the development mode, see `spaces.heads.tflite`."""
+
+LOGITS = "logits"
+"""The name, in the log, of the second output of a model that samples: float `[1, A]`."""
+
+SEED_MARKS = (0x6B3D91C75AE2F084, 0x5C0E7A29D4F18B36)
+"""The places, in such a model, of the seed and of a number that is never 0: given two zeros, TFLite chooses its own."""
+
 
 def mllvm(options: Iterable[str]) -> list[str]:
     """The clang arguments that pass each option on to LLVM."""

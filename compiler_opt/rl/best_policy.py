@@ -25,7 +25,6 @@ from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.errors import CorpusError, OutputError, PolicyError
 from compiler_opt.evaluation.evaluate import EvaluationSettings, evaluate
 from compiler_opt.evaluation.results import Evaluation
-from compiler_opt.export.formats import write_development_model
 from compiler_opt.files import replaced_folder, set_aside
 from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkWeights
 from compiler_opt.rl.training_context import TrainingContext
@@ -147,7 +146,6 @@ class BestPolicy:
         context, config = self._context, self._context.config
         assert context.validation is not None
         policy = context.problem.decision.policy(weights, name="validated")
-        write_development_model(context.pool.policies, policy, context.action_name, config.backend)
         rollout: RolloutSettings = context.rollout_settings()
         return ValidationResult.of(
             evaluate(

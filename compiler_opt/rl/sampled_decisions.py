@@ -13,7 +13,6 @@ from compiler_opt.collect.advantages import Advantages
 from compiler_opt.collect.groups import CollectionPolicy, Group, RepeatedPolicy
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.corpus.sampling import project_weights
-from compiler_opt.export.formats import write_development_model
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.training_context import TrainingContext
@@ -104,7 +103,6 @@ class DecisionSampler:
         """Rollouts under a network that samples, as many of each module as the settings say."""
         context = self._context
         policy = context.problem.decision.policy(weights, temperature=temperature)
-        write_development_model(context.pool.policies, policy, context.action_name, context.config.backend)
         settings = context.rollout_settings(record_call_sites=True)
         return RepeatedPolicy(
             policy, context.config.rollouts_per_module, settings, min_decided=self._advantages.min_rollouts

@@ -5,7 +5,7 @@ Legend: F features, Q quantiles of a feature, K of them distinct, B buckets of a
 The quantile rank of a value is the share of the feature's quantiles that are at most the value, in [0, 1]. It only
 changes at the K distinct quantiles, the *thresholds*, which divide the values of a feature into K + 1 *buckets* of
 equal rank. Every form of a policy is derived from them: numpy here, the native form (`spaces.native`), TensorFlow's
-layer (`spaces.heads.networks`) and TFLite (`export.tflite`).
+layer (`spaces.heads.networks`) and TFLite (`spaces.heads.tflite`).
 """
 
 import dataclasses

@@ -23,7 +23,6 @@ from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
-from compiler_opt.export.formats import write_development_model
 from compiler_opt.files import check_writable, printable, write_text
 from compiler_opt.llvm.ir2vec import check_same
 from compiler_opt.problems.problem import Problem, reward
@@ -105,8 +104,6 @@ def entry() -> None:
             summary = f"{trace.num_decisions} decisions of {trace.num_modules} modules"
             _report(output_path, baseline.failures, summary)
         if policy is not None and performance_path is not None:
-            assert support.advice is not None
-            write_development_model(pool.policies, policy, support.advice.name, settings.backend)
             if problem.decision.default_policy is not None:
                 # The trace has a rebuilt default, not quite the compiler's own, which policies are compared with.
                 baseline = measure_baseline([m for m in modules if m.name in baseline.scores], pool, problem)

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler_opt.collect.backends.development import TFLITE_FILE, with_seed
+from compiler_opt.collect.backends.development import BACKEND, with_seed
 from compiler_opt.collect.backends.embedded import EmbeddedPolicy
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import PolicyError, ToolchainError
-from compiler_opt.export.formats import write_development_model
+from compiler_opt.llvm.advisors import TFLITE_FILE
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.sandbox import VARIABLE
@@ -23,6 +23,7 @@ from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems
 from compiler_opt.problems.problem import Problem
 from compiler_opt.spaces.binary import BinaryPolicy
+from compiler_opt.spaces.learned_policy import LearnedPolicy
 from tests.llvm import development_clang
 from tests.real_observations import weights_for
 from tests.small_corpus import make_busy_corpus, make_small_corpus
@@ -77,13 +78,14 @@ class Place:
         toolchain: Toolchain | None = None,
         seed: int = 0,
     ) -> Rollout:
-        if isinstance(policy, BinaryPolicy):
-            write_development_model(self.policies, policy, _ADVICE, settings.backend)
+        toolchain = toolchain or self.compiler
+        if isinstance(policy, LearnedPolicy):
+            BACKEND.write_policy(policy, problem.decision, toolchain, self.policies, settings)
         return rollout(
             self.corpora[problem.name].by_name[module],
             policy,
             problem,
-            toolchain or self.compiler,
+            toolchain,
             scratch=self.root / "scratch",
             seed=seed,
             settings=settings,
@@ -242,8 +244,12 @@ def test_a_broken_log_is_a_failure_that_names_the_module(place: Place, behaviour
 def test_unsupported_policies_are_refused(place: Place) -> None:
     with pytest.raises(ToolchainError, match="has no development mode for inlining"):
         place.rollout(_AREA, DefaultPolicy(_INLINING), _DEVELOPMENT, toolchain=place.stock)
-    with pytest.raises(PolicyError, match="'constant 0' cannot decide as a TFLite model"):
-        place.rollout(_AREA, ConstantPolicy(0), _DEVELOPMENT)
+    names = _EVICTION.decision.feature_names
+    buckets, kernel = tuple(np.arange(3.0) for _ in names), np.zeros((3 * len(names), 1), np.float32)
+    eviction = _EVICTION.decision.policy(NetworkWeights(names, buckets, (kernel,), (np.zeros(1, np.float32),)))
+    for policy, problem, name in ((ConstantPolicy(0), _INLINING, _AREA), (eviction, _EVICTION, "loops/called.c.o")):
+        with pytest.raises(PolicyError, match=f"{policy.name!r} cannot decide as a TFLite model"):
+            place.rollout(name, policy, _DEVELOPMENT, problem=problem)
     with pytest.raises(PolicyError, match="no TFLite model of it was made"):
         module = place.corpora["inlining"].by_name[_AREA]
         policy = BinaryPolicy(place.weights)
@@ -263,21 +269,6 @@ def test_unsupported_policies_are_refused(place: Place) -> None:
         place.rollout(_AREA, DefaultPolicy(_INLINING), _DEVELOPMENT, toolchain=compiler)
     with pytest.raises(ToolchainError, match="no model for inlining is built into it"):
         place.rollout(_AREA, EmbeddedPolicy(), RolloutSettings())
-
-
-def test_only_binary_policies_are_converted(tmp_path: Path) -> None:
-    names = _EVICTION.decision.feature_names
-    weights = NetworkWeights(
-        names,
-        tuple(np.arange(3.0) for _ in names),
-        (np.zeros((3 * len(names), 1), np.float32),),
-        (np.zeros(1, np.float32),),
-    )
-    policy = _EVICTION.decision.policy(weights)
-    with pytest.raises(PolicyError, match="only binary policies are converted"):
-        write_development_model(PolicyFolder(tmp_path), policy, "index_to_evict", "development")
-    write_development_model(PolicyFolder(tmp_path), policy, "index_to_evict", "channel")
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_model_that_was_not_converted_for_sampling_is_refused() -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler_opt.collect.policy_folder import PolicyFolder
+from compiler_opt.collect.backends.development import check_representable
 from compiler_opt.errors import ConfigError, PolicyError
-from compiler_opt.export.formats import export_policy, export_selectable, write_development_model
+from compiler_opt.export.formats import export_policy, export_selectable
 from compiler_opt.export.release_model import EMBEDDED_MODELS, write_aot
 from compiler_opt.export.saved_model import save_policy
 from compiler_opt.policies.model_card import ModelCard
@@ -210,7 +210,7 @@ def test_a_margin_without_the_features_of_the_default_is_for_our_own_forms(polic
     assert (tmp_path / "out" / "model.tflite").read_bytes() == (policy / "model.tflite").read_bytes()
     marked = BinaryPolicy(weights.with_margin(0.5))
     with pytest.raises(PolicyError, match=r"has the margin 0\.5, but a TFLite model cannot rebuild .*--margin=0"):
-        write_development_model(PolicyFolder(tmp_path), marked, "inlining_decision", "development")
+        check_representable(marked)
     with pytest.raises(PolicyError, match="margin: expected a finite number"):
         export_policy(policy, tmp_path / "out", ["native"], margin=float("inf"))
 
@@ -287,7 +287,7 @@ def test_llvms_own_forms_of_a_recurrent_policy_are_refused(form: str, policy: Pa
     assert path.read_bytes() == native_blob(weights)
 
 
-def test_a_recurrent_policy_is_not_converted_for_the_development_mode(policy: Path, tmp_path: Path) -> None:
+def test_a_recurrent_policy_is_not_converted_for_the_development_mode(policy: Path) -> None:
     recurring = BinaryPolicy(recurrent(NetworkWeights.load(policy), 2))
     with pytest.raises(PolicyError, match="LLVM does not tell a TFLite model where a module begins"):
-        write_development_model(PolicyFolder(tmp_path), recurring, "inlining_decision", "development")
+        check_representable(recurring)

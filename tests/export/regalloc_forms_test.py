@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler_opt.collect.backends.development import OUTPUT_SPEC_FILE, TFLITE_FILE
 from compiler_opt.errors import PolicyError
 from compiler_opt.export.formats import export_policy
 from compiler_opt.export.release_model import EMBEDDED_MODELS, EmbeddedModel
 from compiler_opt.export.saved_model import save_policy
+from compiler_opt.llvm.advisors import OUTPUT_SPEC_FILE, TFLITE_FILE
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problems import problem as problems

@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler_opt.collect.backends.development import LOGITS, OUTPUT_SPEC_FILE, TFLITE_FILE, with_seed
+from compiler_opt.collect.backends.development import with_seed
 from compiler_opt.errors import OutputError
 from compiler_opt.export.saved_model import save_policy
-from compiler_opt.export.tflite import tflite_files
+from compiler_opt.llvm.advisors import LOGITS, OUTPUT_SPEC_FILE, TFLITE_FILE
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.binary import Binary, BinaryPolicy
 from compiler_opt.spaces.heads.categorical import BinaryHead
+from compiler_opt.spaces.heads.tflite import tflite_files
 from compiler_opt.spaces.native import NATIVE_FILE, native_blob
 from tests.native.cpp import DRIVER, build, driver_logits
 from tests.real_observations import real_observations, weights_for

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.policy_folder import PolicyFolder
-from compiler_opt.collect.rollout_settings import AUTO, NAMES
+from compiler_opt.collect.rollout_settings import AUTO, NAMES, RolloutSettings
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.toolchain import Toolchain
@@ -27,14 +27,20 @@ class Backend(abc.ABC):
     """One way to compile under a policy; has no state."""
 
     def write_policy(
-        self, policy: LearnedPolicy, decision: Decision, toolchain: Toolchain, policies: PolicyFolder
+        self,
+        policy: LearnedPolicy,
+        decision: Decision,
+        toolchain: Toolchain,
+        policies: PolicyFolder,
+        settings: RolloutSettings,
     ) -> None:
         """Writes the files that compilations under a policy read, so that workers need not; by default none.
 
         Raises:
           OSError: the disk is full.
+          PolicyError: the settings insist on this backend, and it does not apply.
         """
-        del policy, decision, toolchain, policies
+        del policy, decision, toolchain, policies, settings
 
     @abc.abstractmethod
     def prepare(self, compilation: Compilation, policy: Policy) -> Callable[[], Trajectory | None] | None:

@@ -1,9 +1,9 @@
 """Decisions made by a compiler in development mode (built with TFLite), which evaluates models and logs by itself.
 
-Without a model it logs what its own heuristic decides. A network's model is in the `PolicyFolder`; the host writes it
-by `export.formats`, which needs TensorFlow:
+Without a model it logs what its own heuristic decides. A network's model is in the `PolicyFolder`; the host writes it,
+which needs TensorFlow:
 
-    model.tflite       made by `export.tflite`
+    model.tflite       made by `spaces.heads.tflite`
     output_spec.json   a list of {"logging_name", "tensor_spec"}: the decision first, then other outputs to log
 
 In the training log, an observation has the features, the model's other outputs, the default decision (inlining only)
@@ -23,32 +23,62 @@ import numpy as np
 
 from compiler_opt.collect.backends import Backend
 from compiler_opt.collect.compilation import Compilation
+from compiler_opt.collect.policy_folder import PolicyFolder
+from compiler_opt.collect.rollout_settings import RolloutSettings
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import PolicyError, ProtocolError, ToolchainError
-from compiler_opt.llvm.advisors import INLINING, REBUILT_DEFAULT, rebuilds_default
+from compiler_opt.llvm.advisors import (
+    INLINING,
+    LOGITS,
+    OUTPUT_SPEC_FILE,
+    REBUILT_DEFAULT,
+    SEED_MARKS,
+    TFLITE_FILE,
+    rebuilds_default,
+)
 from compiler_opt.llvm.interactive import functions_of
+from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.llvm.training_log_reader import TrainingLog, read_log
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.decision import Sites
+from compiler_opt.problems.decision import Decision, Sites
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tensor_spec import TensorSpec
-
-TFLITE_FILE = "model.tflite"
-OUTPUT_SPEC_FILE = "output_spec.json"
-
-LOGITS = "logits"
-"""The name, in the log, of the second output of a sampling model: float `[1, A]`."""
-
-SEED_MARKS = (0x6B3D91C75AE2F084, 0x5C0E7A29D4F18B36)
-"""The places of the seed and of a number that is never 0: given two zeros, TFLite chooses its own seed."""
+from compiler_opt.tensorflow_loading import load_tensorflow
 
 
 class DevelopmentBackend(Backend):
     """Takes the default and networks with a TFLite model.
 
-    Under `auto` only the default: networks use another random stream here, and must be converted first.
+    Under `auto` only the default: networks use another random stream here.
     """
+
+    def write_policy(
+        self,
+        policy: LearnedPolicy,
+        decision: Decision,
+        toolchain: Toolchain,
+        policies: PolicyFolder,
+        settings: RolloutSettings,
+    ) -> None:
+        """Converts the policy to TFLite, if LLVM's development mode is to decide by it. Raises PolicyError."""
+        # `prepare` refuses other policies, and compilers without a development mode.
+        if settings.backend != "development" or not policy.runs_in_development_mode:
+            return
+        support = toolchain.require(decision.advisor.problem)
+        if not support.development:
+            return
+        check_representable(policy)
+        if (policies.path(policy) / TFLITE_FILE).exists():
+            return
+        load_tensorflow()
+        from compiler_opt.spaces.heads.tflite import tflite_files
+
+        assert support.advice is not None
+        files = tflite_files(policy.weights, decision.action_space, support.advice.name, temperature=policy.temperature)
+        # The model last: compilations look for it.
+        for name in (OUTPUT_SPEC_FILE, TFLITE_FILE):
+            policies.file(policy, name, functools.partial(files.__getitem__, name))
 
     def prepare(self, compilation: Compilation, policy: Policy) -> Callable[[], Trajectory | None] | None:
         if not compilation.may_use("development"):
@@ -76,7 +106,7 @@ class DevelopmentBackend(Backend):
         model = compilation.policies.path(policy)
         if not (model / TFLITE_FILE).is_file():
             raise PolicyError(
-                f"policy {policy.name!r}: no TFLite model of it was made (see export/formats.py); use the backend auto"
+                f"policy {policy.name!r}: no TFLite model of it was made, as a `WorkerPool` does; use the backend auto"
             )
         return functools.partial(_compile, compilation, policy, model)
 

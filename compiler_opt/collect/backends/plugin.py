@@ -10,6 +10,7 @@ from compiler_opt.collect.backends import Backend
 from compiler_opt.collect.backends.development import logged_trajectory
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.policy_folder import PolicyFolder
+from compiler_opt.collect.rollout_settings import RolloutSettings
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.errors import PolicyError, ToolchainError
 from compiler_opt.llvm import regalloc_plugin
@@ -30,8 +31,14 @@ class PluginBackend(Backend):
     """Takes policies with a native form, the default, and for inlining these two with single decisions replayed."""
 
     def write_policy(
-        self, policy: LearnedPolicy, decision: Decision, toolchain: Toolchain, policies: PolicyFolder
+        self,
+        policy: LearnedPolicy,
+        decision: Decision,
+        toolchain: Toolchain,
+        policies: PolicyFolder,
+        settings: RolloutSettings,
     ) -> None:
+        del settings
         if policy.runs_in_plugin and can_build(toolchain):
             # If the network has no native form, `prepare` decides what that means.
             with contextlib.suppress(PolicyError):

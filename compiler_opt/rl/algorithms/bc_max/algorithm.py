@@ -20,7 +20,6 @@ from compiler_opt.collect.groups import CollectionPolicy, Group
 from compiler_opt.collect.traces import default_policy
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError
-from compiler_opt.export.formats import write_development_model
 from compiler_opt.llvm.plugin_features import among
 from compiler_opt.policies.decisions import DEFAULT_BASE, Base, Decisions, OverridingPolicy
 from compiler_opt.policies.policy import FlippingPolicy, Policy
@@ -60,7 +59,6 @@ def policies_to_imitate(names: Sequence[str], context: TrainingContext) -> list[
         else:
             learned = problem.decision.load_policy(pretrained.folder(name), name=name)
             learned.check([spec.name for spec in context.compiler_features])
-            write_development_model(context.pool.policies, learned, context.action_name, context.config.backend)
             found[name] = learned
     bases: list[tuple[Base, Policy]] = [(Base(), default)]
     for policy in found.values():
@@ -201,8 +199,6 @@ class BCMax(Algorithm):
             )
             exploration.clone = context.problem.decision.policy(weights, name="clone")
             exploration.explorers.append(sampling)
-            for policy in (sampling, exploration.clone):
-                write_development_model(context.pool.policies, policy, context.action_name, context.config.backend)
         return exploration
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:

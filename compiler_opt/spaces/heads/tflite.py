@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from compiler_opt.collect.backends.development import LOGITS, OUTPUT_SPEC_FILE, SEED_MARKS, TFLITE_FILE
 from compiler_opt.errors import PolicyError
+from compiler_opt.llvm.advisors import LOGITS, OUTPUT_SPEC_FILE, SEED_MARKS, TFLITE_FILE
 from compiler_opt.llvm.scratch import scratch_for_libraries
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.action_space import ActionSpace
