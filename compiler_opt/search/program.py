@@ -13,13 +13,9 @@ the composed state is compiled; until then its builds are not exact.
 import collections
 import dataclasses
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
 
 from compiler_opt.policies.decisions import Site
 from compiler_opt.search.builds import SHARED, Build, Call, Caller, Unit
-
-Pins: TypeAlias = Mapping[Caller, Mapping[tuple[str, int], int]]
-"""Advice by caller, and by callee and ordinal."""
 
 
 @dataclasses.dataclass(frozen=True)
