@@ -102,6 +102,10 @@ class AdvantagesConfig:
 class GroupRelative(Advantages):
     """Compares each decision with the mean of its group.
 
+    Rewards are standardised by group as in GRPO (Shao et al., *DeepSeekMath*, 2024). Up to a factor, which the scaling
+    removes, the mean of the group is the leave-one-out baseline of RLOO (Kool et al., *Buy 4 REINFORCE Samples, Get a
+    Baseline for Free!*, 2019).
+
     With `credit="function"`, the advantage is the decision's credit (`Problem.credit`): squashed, because a few
     decisions are worth a thousand others, and scaled to unit variance over the iteration, plus `module_weight` times
     the module's group-relative reward. With `credit="module"`, it is that reward, the same for all decisions.

@@ -27,7 +27,7 @@ class Algorithm(abc.ABC):
     description: str
     """The method, for the model card."""
 
-    learns_from_stale_rollouts: bool = False
+    off_policy: bool = False
     """Whether `learn` may get rollouts of an earlier `collection_policy` than the last: by the recorded log
     probabilities, or because it learns from any policy's."""
 

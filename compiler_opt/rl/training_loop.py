@@ -47,7 +47,7 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
       OutputError: a checkpoint cannot be written, or the run's folder was moved.
     """
     config = context.config
-    if config.max_staleness and not algorithm.learns_from_stale_rollouts:
+    if config.max_staleness and not algorithm.off_policy:
         raise ConfigError(
             f"train_eval.max_staleness: expected 0 with the algorithm {config.algorithm}, which learns from rollouts "
             f"of its latest policy only; found {config.max_staleness}"

@@ -98,7 +98,7 @@ class _Run:
 
 def test_an_algorithm_that_needs_its_latest_rollouts_cannot_collect_ahead() -> None:
     context = SimpleNamespace(config=TrainingConfig(max_staleness=1, algorithm="es"))
-    algorithm = SimpleNamespace(learns_from_stale_rollouts=False)
+    algorithm = SimpleNamespace(off_policy=False)
     load_tensorflow()
     from compiler_opt.rl.training_loop import train
 

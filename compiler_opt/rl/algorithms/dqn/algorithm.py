@@ -168,7 +168,7 @@ class DQN(SampledAlgorithm):
 
     _learner: DQNLearner
 
-    learns_from_stale_rollouts = True
+    off_policy = True
     log_metrics = (
         ("entropy", "entropy", ".3f"),
         ("loss", "loss", ".3f"),

@@ -280,7 +280,7 @@ class PPO(SampledAlgorithm):
 
     _learner: PPOLearner
 
-    learns_from_stale_rollouts = True
+    off_policy = True
     log_metrics = (("entropy", "entropy", ".3f"), ("kl", "KL", ".4f"), ("clip_fraction", "clipped", ".1%"))
 
     def __init__(self, context: TrainingContext, config: PPOConfig, advantages: Advantages, novelty: NoveltyConfig):
