@@ -29,10 +29,10 @@ import numpy as np
 import psutil
 from absl import flags
 
+from compiler_opt.decisions.inlining import FEATURES
 from compiler_opt.errors import CompilerOptError
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.policies.vocabulary import save_vocabulary
-from compiler_opt.problems.inlining import FEATURES
 from compiler_opt.report.table import Table
 from compiler_opt.tools import entry_point, shared_flags
 

@@ -25,6 +25,7 @@ import numpy as np
 from absl import flags
 
 from benchmarks.spawned import spawn
+from compiler_opt import problem as problems
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
@@ -36,7 +37,6 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tools import entry_point, shared_flags

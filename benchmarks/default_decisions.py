@@ -4,7 +4,7 @@ Compiles each module plainly, and with every decision taken by the default polic
 own. A function is identical if the bytes and relocations of its section are. Only functions with decisions count. Our
 plugin reports the default decision (`llvm.regalloc_plugin`); with --rebuilt, it is rebuilt from what LLVM's own channel
 sends. In some decisions a value that the rebuilt rules need is missing: for evictions, how weights compare if an
-interval must not be spilled (`problems.regalloc_eviction.signature.spill_weights`). Functions without such decisions
+interval must not be spilled (`decisions.regalloc_eviction.signature.spill_weights`). Functions without such decisions
 are also reported separately.
 """
 
@@ -18,9 +18,12 @@ from absl import flags
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 
+from compiler_opt import problem as problems
 from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
+from compiler_opt.decisions.regalloc_eviction import signature
+from compiler_opt.decisions.regalloc_eviction.signature import spill_weights
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm import processes, regalloc_plugin, remarks
 from compiler_opt.llvm.advisors import REGALLOC_EVICTION
@@ -28,10 +31,7 @@ from compiler_opt.llvm.interactive import compile_interactively, llvm_channel
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.policy import FeaturePolicy
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import Problem
-from compiler_opt.problems.regalloc_eviction import signature
-from compiler_opt.problems.regalloc_eviction.signature import spill_weights
+from compiler_opt.problem import Problem
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 

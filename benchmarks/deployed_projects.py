@@ -25,6 +25,7 @@ from compiler_opt.corpus.builds.database import objects_of_database
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making import extract
 from compiler_opt.corpus.ready_made import archives, manifest
+from compiler_opt.decisions.inlining import PROBLEM as INLINING_PROBLEM
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import CompileError, ConfigError
@@ -33,7 +34,6 @@ from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tools import entry_point, shared_flags
 

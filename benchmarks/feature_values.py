@@ -16,13 +16,13 @@ from absl import flags
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
+from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.errors import ProtocolError
 from compiler_opt.llvm.inliner_plugin import inliner_plugin
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.policy import Policy, ReplayPolicy
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
-from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tools import entry_point, shared_flags

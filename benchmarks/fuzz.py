@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from absl import flags
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.corpus.command_lines.command_line import compile_command, is_thinlto
 from compiler_opt.corpus.description import Corpus
@@ -29,7 +30,6 @@ from compiler_opt.llvm import inliner_plugin, processes, regalloc_plugin
 from compiler_opt.llvm.plugin import load_option
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.problems import problem as problems
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.table import Table
 from compiler_opt.spaces.native import native_blob

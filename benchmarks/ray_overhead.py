@@ -18,8 +18,8 @@ from absl import flags
 from compiler_opt.collect.cluster.ray_workers import ray_pool
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.llvm.toolchain import probe
-from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.report.table import Table
 from compiler_opt.tools import entry_point, shared_flags
 

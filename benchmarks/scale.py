@@ -38,6 +38,7 @@ from absl import flags
 
 from benchmarks.simulated_workers import Conditions, Event, Recorded, SimulatedWorkers
 from compiler_opt import pretrained
+from compiler_opt import problem as problems
 from compiler_opt.collect.groups import Group
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.schedule import Task
@@ -49,7 +50,6 @@ from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.table import Table
 from compiler_opt.rl import algorithms

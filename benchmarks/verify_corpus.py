@@ -33,12 +33,12 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making import extract, thinlto
 from compiler_opt.corpus.making.writing import MadeCorpus
 from compiler_opt.corpus.ready_made import archives, manifest
+from compiler_opt.decisions.inlining import PROBLEM as INLINING_PROBLEM
 from compiler_opt.errors import CompileError, ConfigError
 from compiler_opt.files import default_cache_dir, one_line
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 

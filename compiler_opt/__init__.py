@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from compiler_opt.collect.workers import Job as Job
     from compiler_opt.collect.workers import WorkerPool as WorkerPool
     from compiler_opt.corpus.description import Corpus as Corpus
+    from compiler_opt.decisions.decision import Decision as Decision
     from compiler_opt.evaluation.evaluate import evaluate as evaluate
     from compiler_opt.llvm.toolchain import Toolchain as Toolchain
     from compiler_opt.llvm.toolchain import probe as probe
+    from compiler_opt.objectives.objective import Objective as Objective
+    from compiler_opt.objectives.objective import Reader as Reader
     from compiler_opt.policies.policy import FunctionDecider as FunctionDecider
     from compiler_opt.policies.policy import Policy as Policy
-    from compiler_opt.problems.decision import Decision as Decision
-    from compiler_opt.problems.objective import Objective as Objective
-    from compiler_opt.problems.objective import Reader as Reader
-    from compiler_opt.problems.problem import Problem as Problem
-    from compiler_opt.problems.problem import load as load_problem  # noqa: F401 (ruff wants `load as load`)
-    from compiler_opt.problems.problem import load_policy as load_policy
+    from compiler_opt.problem import Problem as Problem
+    from compiler_opt.problem import load as load_problem  # noqa: F401 (ruff wants `load as load`)
+    from compiler_opt.problem import load_policy as load_policy
     from compiler_opt.rl.default_trace import record_default_trace as record_default_trace
     from compiler_opt.rl.pipeline import PipelineSettings as PipelineSettings
     from compiler_opt.rl.pipeline import clone_default as clone_default
@@ -40,12 +40,12 @@ _NAMES = {
     "collect.rollout": ["Rollout", "RolloutSettings", "rollout"],
     "collect.workers": ["Job", "WorkerPool"],
     "corpus.description": ["Corpus"],
+    "decisions.decision": ["Decision"],
     "evaluation.evaluate": ["evaluate"],
     "llvm.toolchain": ["Toolchain", "probe"],
+    "objectives.objective": ["Objective", "Reader"],
     "policies.policy": ["FunctionDecider", "Policy"],
-    "problems.decision": ["Decision"],
-    "problems.objective": ["Objective", "Reader"],
-    "problems.problem": ["Problem", "load_policy", "load_problem"],
+    "problem": ["Problem", "load_policy", "load_problem"],
     "rl.default_trace": ["record_default_trace"],
     "rl.pipeline": ["PipelineSettings", "clone_default", "make_vocabulary", "run_pipeline", "train"],
 }

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from absl import flags
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.flip_store import Flips, FlipStore
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
@@ -34,7 +35,6 @@ from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.policy import ConstantPolicy, FlippingPolicy, Policy
-from compiler_opt.problems import problem as problems
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 from studies import credit_records as records

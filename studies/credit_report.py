@@ -12,9 +12,9 @@ import numpy as np
 from absl import flags
 
 from compiler_opt.collect.advantages import AdvantagesConfig
+from compiler_opt.decisions.inlining.credit import function_credit
 from compiler_opt.errors import ConfigError
-from compiler_opt.problems.inlining.credit import function_credit
-from compiler_opt.problems.linked_text import weighted_functions, weighted_text_bytes
+from compiler_opt.objectives.linked_text import weighted_functions, weighted_text_bytes
 from compiler_opt.report.table import Table
 from compiler_opt.tools import entry_point, shared_flags
 from studies import credit_records as records

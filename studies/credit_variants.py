@@ -13,7 +13,7 @@ import numpy as np
 
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
-from compiler_opt.problems.linked_text import comdat_copies
+from compiler_opt.objectives.linked_text import comdat_copies
 from studies import credit_records as records
 from studies.credit_records import Compiled, Project
 

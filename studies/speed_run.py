@@ -11,6 +11,7 @@ from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.cost_models import block_costs
+from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.errors import CompileError
 from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
@@ -21,7 +22,6 @@ from compiler_opt.measure.attribution import METRICS, Attribution
 from compiler_opt.measure.wall_time import wall_times
 from compiler_opt.policies.decisions import Decisions
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.formatting import aligned, change_text
 from compiler_opt.search.compiling import PoolCompiler

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.problems import problem as problems
+from compiler_opt import problem as problems
 from compiler_opt.rl import algorithms
 from compiler_opt.spaces.continuous import Continuous
 from compiler_opt.tools import gin_settings

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
+from compiler_opt.decisions.inlining import FEATURES
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
-from compiler_opt.problems.inlining import FEATURES
 
 
 def never_inline(folder: Path) -> Path:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from compiler_opt.problems.inlining import DECISION
-from compiler_opt.problems.objective import Objective, Reader
-from compiler_opt.problems.problem import Problem
+from compiler_opt.decisions.inlining import DECISION
+from compiler_opt.objectives.objective import Objective, Reader
+from compiler_opt.problem import Problem
 
 
 def _read(object_path: Path, remarks: bytes) -> float:

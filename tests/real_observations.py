@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.policies.lstm import LSTM
 from compiler_opt.policies.policy import RandomPolicy
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problem import AnyProblem
 from compiler_opt.spaces.binary import BinaryPolicy
 from tests.small_corpus import BUSY_SOURCES, make_corpus
 

@@ -11,7 +11,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import FeaturePolicy
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problem import Problem
 
 
 def random_network(problem: Problem, corpus: Corpus, toolchain: Toolchain, place: Path, seed: int) -> NetworkWeights:

@@ -15,8 +15,8 @@ import numpy as np
 
 from compiler_opt.checked_values import Json
 from compiler_opt.collect.groups import Group
-from compiler_opt.problems.objective import Context, Measurement
-from compiler_opt.problems.problem import Problem, reward
+from compiler_opt.objectives.objective import Context, Measurement
+from compiler_opt.problem import Problem, reward
 
 
 class Advantages(abc.ABC):

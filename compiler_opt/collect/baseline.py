@@ -23,8 +23,8 @@ from compiler_opt.errors import CorpusError, OutputError
 from compiler_opt.files import default_cache_dir, read_checked_json, remove_oldest, write_checked_json
 from compiler_opt.kept_results import find_kept, key_of
 from compiler_opt.llvm.build_cache import digest_of
-from compiler_opt.problems.objective import Context, Measurement
-from compiler_opt.problems.problem import AnyProblem, Problem
+from compiler_opt.objectives.objective import Context, Measurement
+from compiler_opt.problem import AnyProblem, Problem
 from compiler_opt.progress_bar import progress_bar
 
 _LOG = logging.getLogger(__name__)

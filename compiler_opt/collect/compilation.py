@@ -19,7 +19,7 @@ from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import FeaturePolicy
-from compiler_opt.problems.problem import AnyProblem, CompileTask
+from compiler_opt.problem import AnyProblem, CompileTask
 from compiler_opt.tensor_spec import TensorSpec
 
 MAX_OUTPUT_BYTES = 1 << 20

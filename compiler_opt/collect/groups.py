@@ -21,9 +21,9 @@ from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
+from compiler_opt.objectives.objective import Context, Measurement
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.objective import Context, Measurement
-from compiler_opt.problems.problem import Problem, reward
+from compiler_opt.problem import Problem, reward
 from compiler_opt.progress_bar import progress_bar
 
 

@@ -17,8 +17,8 @@ from typing import Generic
 
 from compiler_opt.collect.baseline import Baseline
 from compiler_opt.collect.groups import Group
-from compiler_opt.problems.objective import Context, Measurement
-from compiler_opt.problems.problem import Problem
+from compiler_opt.objectives.objective import Context, Measurement
+from compiler_opt.problem import Problem
 
 _UNIT = 1 << 20
 

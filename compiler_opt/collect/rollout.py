@@ -26,9 +26,9 @@ from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError, ResourceError
 from compiler_opt.llvm.scratch import remove_folder, scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.objectives.objective import Measurement
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.objective import Measurement
-from compiler_opt.problems.problem import CompileTask, Problem
+from compiler_opt.problem import CompileTask, Problem
 
 T_co = TypeVar("T_co", covariant=True)
 

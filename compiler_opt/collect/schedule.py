@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeAlias
 
 from compiler_opt.collect.rollout import Rollout, RolloutSettings, policy_name
 from compiler_opt.corpus.module import Module
+from compiler_opt.objectives.objective import Measurement
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.objective import Measurement
 
 SetAside: TypeAlias = dict[tuple[Path, str], str]
 """Modules (root, name) that are no longer compiled because they end the worker, with the reason."""

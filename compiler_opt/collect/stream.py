@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol
 
 from compiler_opt.collect.groups import CompileCosts, GroupCollection, RolloutBatch, collect
 from compiler_opt.collect.workers import Job, WorkerPool
-from compiler_opt.problems.objective import Context, Measurement
+from compiler_opt.objectives.objective import Context, Measurement
 
 _SWITCH_INTERVAL_S = 0.0002
 """After how long a thread that computes in Python lets another one run; by default 0.005."""

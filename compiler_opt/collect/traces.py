@@ -17,12 +17,12 @@ from compiler_opt.checked_values import Json, NonNegativeInt, convert, read_json
 from compiler_opt.collect.rollout import DefaultPolicy, FailureWatch, Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
+from compiler_opt.decisions.decision import Decision
 from compiler_opt.errors import ConfigError, ProtocolError
 from compiler_opt.files import shown
+from compiler_opt.objectives.objective import Measurement
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.decision import Decision
-from compiler_opt.problems.objective import Measurement
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problem import AnyProblem
 from compiler_opt.tensor_spec import TensorSpec
 
 FORMAT = 1

@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
+from compiler_opt.decisions.decision import Sites
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.problems.decision import Sites
 
 
 @dataclasses.dataclass(frozen=True)

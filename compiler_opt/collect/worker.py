@@ -31,7 +31,7 @@ from compiler_opt.llvm.fork_server import ForkServers, find_library
 from compiler_opt.llvm.processes import die_with_parent
 from compiler_opt.llvm.scratch import remove_folder
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.problems.problem import CompileTask
+from compiler_opt.problem import CompileTask
 
 _IO_TIMEOUT_S = 30
 _START_TIMEOUT_S = 300.0

@@ -30,8 +30,8 @@ from compiler_opt.errors import ResourceError
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.spawn import describe_exit
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.problems.objective import Measurement
-from compiler_opt.problems.problem import CompileTask, Problem
+from compiler_opt.objectives.objective import Measurement
+from compiler_opt.problem import CompileTask, Problem
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 _TICK_S = 0.5

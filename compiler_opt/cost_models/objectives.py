@@ -23,8 +23,8 @@ from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.object_file import ObjectSizes, read_object_sizes
 from compiler_opt.llvm.profile import use_options
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.problems.linked_text import LinkedText, function_weights, weighted_text_bytes
-from compiler_opt.problems.objective import Objective, Reader
+from compiler_opt.objectives.linked_text import LinkedText, function_weights, weighted_text_bytes
+from compiler_opt.objectives.objective import Objective, Reader
 
 _COPIES, _BYTES_PER_COST = "copies", "bytes_per_cost"
 

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from compiler_opt.cost_models.block_costs import BlockCosts
 from compiler_opt.cost_models.function_costs import CompiledProfile, ObjectCode, costs_of_calls
+from compiler_opt.decisions.inlining.bodies import Bodies
 from compiler_opt.llvm.object_file import ObjectSizes
-from compiler_opt.problems.inlining.bodies import Bodies
 
 
 @dataclasses.dataclass(frozen=True)

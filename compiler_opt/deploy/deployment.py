@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 from compiler_opt import pretrained
+from compiler_opt import problem as problems
 from compiler_opt.deploy.cmake_toolchain import cmake_toolchain
 from compiler_opt.deploy.decision_files import DeployedDecisions, load_decisions
 from compiler_opt.deploy.driver import (
@@ -48,7 +49,6 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.model_card import CARD_FILE, MARKDOWN_FILE
-from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.native import embedded_source
 
 DRIVERS = ("mlgo-clang", "mlgo-clang++")

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from compiler_opt import problem as problems
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inliner_plugin import INLINER
@@ -14,8 +15,7 @@ from compiler_opt.llvm.regalloc_plugin import REGALLOC
 from compiler_opt.policies.decisions import Base
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problem import AnyProblem
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 DEFAULT_LEVELS = ("Oz",)

@@ -27,7 +27,7 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, FunctionDecider, Policy
-from compiler_opt.problems.problem import AnyProblem, CompileTask
+from compiler_opt.problem import AnyProblem, CompileTask
 
 _SLACK_S = 60.0
 """Wall-clock seconds that the process may take beyond the compilation's timeout."""

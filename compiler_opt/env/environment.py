@@ -11,6 +11,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.baseline import Baseline, measure_baseline
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import WorkerPool
@@ -23,8 +24,7 @@ from compiler_opt.files import shown
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.vocabulary import listed_features, load_vocabulary
 from compiler_opt.policies.weights import TRANSFORMS
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import AnyProblem, reward
+from compiler_opt.problem import AnyProblem, reward
 from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder, expand
 

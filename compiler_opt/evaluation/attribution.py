@@ -17,9 +17,9 @@ import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from compiler_opt.decisions.inlining.bodies import Bodies, coroutine_of
 from compiler_opt.llvm.object_file import ObjectSizes, TextParts
 from compiler_opt.policies.decisions import Site
-from compiler_opt.problems.inlining.bodies import Bodies, coroutine_of
 
 
 @dataclasses.dataclass(frozen=True)

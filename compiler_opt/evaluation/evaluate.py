@@ -35,7 +35,7 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problem import Problem
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,7 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy, Site, sites_of
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problem import Problem
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.policy_folder import MAX_POLICIES
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.corpus.description import Corpus
@@ -21,8 +22,7 @@ from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.files import replaced_folder
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problem import Problem
 from compiler_opt.report.formatting import change_text
 from compiler_opt.report.table import Cell, Change, Table
 from compiler_opt.spaces.learned_policy import LearnedPolicy

@@ -14,7 +14,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.decisions import Advice, Decisions, OverridingPolicy, Site
 from compiler_opt.policies.policy import Decider, DeciderByFunction, FeaturePolicy, Policy
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problem import AnyProblem
 from compiler_opt.spaces.masked_categorical import MaskedCategorical
 
 

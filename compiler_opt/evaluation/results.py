@@ -12,7 +12,7 @@ from typing import Any
 
 from compiler_opt.evaluation import statistics
 from compiler_opt.llvm.object_file import TextParts
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problem import Problem
 
 DEFAULT = "default"
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from compiler_opt import problem as problems
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.export.release_model import (
     EMBEDDED_MODELS,
@@ -21,8 +22,7 @@ from compiler_opt.llvm.ir2vec import components
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problem import AnyProblem
 from compiler_opt.spaces.native import BLOB_SYMBOL, NATIVE_FILE, embedded_source, include_directory
 from compiler_opt.tensorflow_loading import load_tensorflow
 

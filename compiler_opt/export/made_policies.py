@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from compiler_opt import problem as problems
 from compiler_opt.checked_values import Json
 from compiler_opt.errors import PolicyError
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problem import AnyProblem
 from compiler_opt.spaces.native import MAX_WIDTH
 from compiler_opt.tensorflow_loading import load_tensorflow
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problem import AnyProblem
 
 
 def random_policy(

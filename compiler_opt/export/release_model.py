@@ -21,13 +21,13 @@ from pathlib import Path
 
 import numpy as np
 
+from compiler_opt.decisions.decision import Decision
+from compiler_opt.decisions.regalloc_eviction import signature as eviction
 from compiler_opt.errors import PolicyError, ToolchainError
 from compiler_opt.files import write_atomically
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.decision import Decision
-from compiler_opt.problems.regalloc_eviction import signature as eviction
 from compiler_opt.spaces.native import byte_rows, include_directory
 from compiler_opt.tensor_spec import TensorSpec
 from compiler_opt.tensorflow_loading import require_tensorflow

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from compiler_opt import problem as problems
 from compiler_opt.errors import PolicyError
 from compiler_opt.export.release_model import EMBEDDED_MODELS
 from compiler_opt.export.saved_model import save_policy
@@ -14,8 +15,7 @@ from compiler_opt.importing.recognition import policy_network
 from compiler_opt.importing.saved_model import SAVED_MODEL_FILE, read_saved_model
 from compiler_opt.importing.tflite import TFLITE_SUFFIX, read_tflite
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problem import AnyProblem
 from compiler_opt.spaces.binary import Binary, BinaryPolicy
 
 _TIE = 1e-4

@@ -32,7 +32,7 @@ std::vector<FeatureSpec> feature_specs(const Features &features) {
 }  // namespace internal
 
 // The default's choice of a live range to evict, rebuilt from the features as in
-// problems/regalloc_eviction/rules.py: see there. Spill weights are not negative.
+// decisions/regalloc_eviction/rules.py: see there. Spill weights are not negative.
 class RebuiltDefaultEviction {
  public:
   // Finds the features. Returns an error message, or an empty string on success.

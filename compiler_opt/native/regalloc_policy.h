@@ -7,7 +7,7 @@
 //   const double action = policy.mean_action(tensors);                               // for a priority
 //
 // For evictions, the network's inputs for each candidate are derived from the compiler's features in the same way as in
-// problems/regalloc_eviction/inputs.py; tests compare the two. The network's quantile boundaries are floating-point
+// decisions/regalloc_eviction/inputs.py; tests compare the two. The network's quantile boundaries are floating-point
 // numbers that `ordered` has converted.
 
 #ifndef COMPILER_OPT_NATIVE_REGALLOC_POLICY_H_

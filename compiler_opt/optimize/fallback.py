@@ -16,6 +16,7 @@ from pathlib import Path
 from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.deploy.pass_options import NO_OPTIONS
 from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.files import replaced_folder
@@ -26,7 +27,6 @@ from compiler_opt.optimize.results import main
 from compiler_opt.optimize.state import Record, checksum
 from compiler_opt.policies.decisions import Base, Decisions, Site, provenance
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.search.builds import Compiled
 from compiler_opt.search.compiling import PoolCompiler
 

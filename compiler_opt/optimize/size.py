@@ -18,6 +18,7 @@ import numpy as np
 from compiler_opt import pretrained
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
 from compiler_opt.files import replaced_folder
@@ -35,7 +36,6 @@ from compiler_opt.optimize.state import Record
 from compiler_opt.optimize.steps import Searched
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.default_trace import record_default_trace

@@ -8,11 +8,11 @@ from pathlib import Path
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
+from compiler_opt.decisions.inlining import DECISION
 from compiler_opt.llvm.elf import ElfFile
 from compiler_opt.llvm.object_file import ObjectSizes, object_sizes, text_parts
-from compiler_opt.problems.inlining import DECISION
-from compiler_opt.problems.objective import Reader
-from compiler_opt.problems.problem import CompileTask
+from compiler_opt.objectives.objective import Reader
+from compiler_opt.problem import CompileTask
 
 SETTINGS = RolloutSettings(timeout_s=30.0)
 

@@ -35,9 +35,9 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.files import parse_json, write_json, write_text
 from compiler_opt.kept_results import RecordFile, check_conditions
 from compiler_opt.llvm.pass_options import PassOption, parse_option
+from compiler_opt.objectives.linked_text import comdat_copies, function_weights, weighted_text_bytes
 from compiler_opt.pass_options.candidates import further
 from compiler_opt.pass_options.measuring import Compiled, MeasuredObject, compile_all
-from compiler_opt.problems.linked_text import comdat_copies, function_weights, weighted_text_bytes
 
 CONDITIONS_FILE, PLAIN_FILE, DETECTED_FILE, MEASURED_FILE = (
     "screening.json",

@@ -16,6 +16,7 @@ A folder of policies, this one or that of the environment variable `COMPILER_OPT
 from collections.abc import Iterable
 from pathlib import Path
 
+from compiler_opt.decisions.decision import Decision
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inliner_plugin import can_build
@@ -23,8 +24,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.pretrained.shelf import PREFIX as PREFIX
 from compiler_opt.pretrained.shelf import Shelf
-from compiler_opt.problems.decision import Decision
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problem import AnyProblem
 
 
 def names(problem: str | None = None) -> tuple[str, ...]:

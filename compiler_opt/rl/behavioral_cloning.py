@@ -22,7 +22,7 @@ from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.sampling import project_weights
 from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problem import Problem
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.rl.history import History

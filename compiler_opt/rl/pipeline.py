@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 
 from compiler_opt import pretrained
+from compiler_opt import problem as problems
 from compiler_opt.checked_values import Json
 from compiler_opt.collect.kept_files import KeptFiles
 from compiler_opt.collect.traces import TraceDescription, meta_path
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.decisions.decision import Decision
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.evaluation.evaluate import EvaluationSettings, evaluate
 from compiler_opt.evaluation.results import Evaluation
@@ -35,9 +37,7 @@ from compiler_opt.llvm.ir2vec import check_same
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.vocabulary import SUFFIX, listed_features, load_vocabulary, save_vocabulary
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.decision import Decision
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problem import Problem
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl import algorithms
 from compiler_opt.rl.algorithm import AlgorithmConfigs

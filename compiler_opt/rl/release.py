@@ -33,7 +33,7 @@ from compiler_opt.files import write_atomically
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.pretrained.shelf import Shelf
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problem import AnyProblem
 from compiler_opt.report.table import Cell, Change, Table
 from compiler_opt.rl.config import POLICY_DIR
 

@@ -24,12 +24,12 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
+from compiler_opt import problem as problems
 from compiler_opt.checked_values import Json
 from compiler_opt.collect.traces import FORMAT, REMAKE, TraceContext, TraceDescription, meta_path
 from compiler_opt.errors import OutputError, ProtocolError
 from compiler_opt.export.release_model import EMBEDDED_MODELS
 from compiler_opt.files import check_writable, nearest_folder, shown, write_atomically
-from compiler_opt.problems import problem as problems
 from compiler_opt.tensor_spec import TensorSpec
 
 

@@ -29,7 +29,7 @@ from compiler_opt.files import shown
 from compiler_opt.llvm.ir2vec import Ir2VecVocabulary
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problem import Problem
 from compiler_opt.rl.config import TrainingConfig
 from compiler_opt.rl.time_profile import Stopwatch
 from compiler_opt.tensor_spec import TensorSpec

@@ -21,7 +21,7 @@ from compiler_opt.collect.rollout import check_failures
 from compiler_opt.collect.stream import Collector, InTurn, RolloutStream
 from compiler_opt.errors import ConfigError, OutputError
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problem import Problem
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.best_policy import BestPolicy
 from compiler_opt.rl.checkpoints import Checkpoints

@@ -11,9 +11,9 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Protocol, TypeAlias
 
+from compiler_opt.decisions.inlining.bodies import Bodies, coroutine_of
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.policies.decisions import Site
-from compiler_opt.problems.inlining.bodies import Bodies, coroutine_of
 
 Caller: TypeAlias = tuple[str, int]
 """Name, and fingerprint of the body."""

@@ -18,6 +18,7 @@ from compiler_opt.cost_models.block_costs import BlockCosts
 from compiler_opt.cost_models.function_costs import CompiledProfile
 from compiler_opt.cost_models.objectives import ProfiledObject, profiled_reader
 from compiler_opt.cost_models.profiled_costs import InlinedCall, ProfiledCosts, ProfiledModule
+from compiler_opt.decisions.inlining import DECISION
 from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.object_file import ObjectSizes
@@ -25,8 +26,7 @@ from compiler_opt.llvm.plugin_features import CALLSITE_COUNT
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, Site, provenance, sites_of
-from compiler_opt.problems.inlining import DECISION
-from compiler_opt.problems.problem import CompileTask
+from compiler_opt.problem import CompileTask
 from compiler_opt.search.builds import Compiled
 from compiler_opt.search.compiling import compiled_with, rollouts
 from compiler_opt.search.confirmation import needed_decisions

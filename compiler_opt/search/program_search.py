@@ -15,7 +15,7 @@ from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Base, Decisions, provenance
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problem import AnyProblem
 from compiler_opt.search.builds import Compiler
 from compiler_opt.search.compiling import PoolCompiler
 from compiler_opt.search.confirmation import Confirmed, confirm, needed_decisions

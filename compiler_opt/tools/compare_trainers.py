@@ -26,14 +26,14 @@ from absl import flags
 from compiler_opt import pretrained
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.decisions.inlining import PROBLEM as INLINING_FOR_SIZE
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import comparison as results
 from compiler_opt.evaluation.comparison import COMPLETE, Comparison, RunResult
 from compiler_opt.files import exclusive_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining import PROBLEM as INLINING_FOR_SIZE
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problem import AnyProblem
 from compiler_opt.report.formatting import change_text, duration_text
 from compiler_opt.rl import algorithms, pipeline
 from compiler_opt.rl.comparison import PlannedRun, by_content, check, execute, result

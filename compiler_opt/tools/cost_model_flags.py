@@ -7,7 +7,7 @@ from absl import flags
 
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problem import AnyProblem
 from compiler_opt.tensorflow_loading import require_tensorflow
 from compiler_opt.tools import shared_flags
 

@@ -15,6 +15,7 @@ import dataclasses
 from absl import flags
 
 from compiler_opt import pretrained
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import explain_report
@@ -22,7 +23,6 @@ from compiler_opt.evaluation.explain import ExplainSettings, explain
 from compiler_opt.files import exclusive_directory
 from compiler_opt.llvm.inliner_plugin import inliner_plugin, with_plugin_features
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
 from compiler_opt.tools.entry_point import echo

@@ -15,6 +15,7 @@ from typing import Any
 from absl import flags
 
 from compiler_opt import pretrained
+from compiler_opt import problem as problems
 from compiler_opt.collect.traces import sample_modules
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.errors import ConfigError
@@ -25,8 +26,7 @@ from compiler_opt.files import exclusive_directory, write_text
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.ir2vec import check_same
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problem import AnyProblem
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.table import csv_text
 from compiler_opt.rl.default_trace import record_default_trace

@@ -25,7 +25,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_writable, printable, write_text
 from compiler_opt.llvm.ir2vec import check_same
-from compiler_opt.problems.problem import Problem, reward
+from compiler_opt.problem import Problem, reward
 from compiler_opt.report.table import csv_text
 from compiler_opt.rl.default_trace import record_default_trace, with_progress
 from compiler_opt.spaces.learned_policy import LearnedPolicy

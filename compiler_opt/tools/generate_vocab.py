@@ -8,7 +8,7 @@ more than 262,144 different values (see `compiler_opt/rl/quantiles.py`).
 
 from absl import flags
 
-from compiler_opt.problems import problem as problems
+from compiler_opt import problem as problems
 from compiler_opt.rl import pipeline
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
 

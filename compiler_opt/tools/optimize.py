@@ -32,6 +32,7 @@ from typing import Any
 from absl import flags
 
 from compiler_opt import pretrained
+from compiler_opt import problem as problems
 from compiler_opt.deploy.pass_options import AUTO
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import load_history
@@ -53,7 +54,6 @@ from compiler_opt.optimize.size import ReusedPolicy, SmallText
 from compiler_opt.optimize.speed import PROFILE, FastBenchmark
 from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
 from compiler_opt.rl import algorithms
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.pipeline import TRAINING, PipelineSettings

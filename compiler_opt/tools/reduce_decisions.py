@@ -12,14 +12,14 @@ decisions do. docs/regalloc.md has an example.
 from absl import flags
 
 from compiler_opt import pretrained
+from compiler_opt import problem as problems
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.evaluate import baselines
 from compiler_opt.evaluation.reduction import Reducer
 from compiler_opt.files import check_writable, printable, shown
 from compiler_opt.policies.decisions import Decisions, provenance
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problem import AnyProblem
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
 from compiler_opt.tools.entry_point import echo
 

@@ -26,12 +26,12 @@ from compiler_opt import pretrained
 from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.module import Module
+from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.history import HISTORY_FILE
 from compiler_opt.files import exclusive_directory, write_text
 from compiler_opt.llvm.inliner_plugin import inliner_plugin, with_plugin_features
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.report.table import Table, csv_text
 from compiler_opt.search import report
 from compiler_opt.search.program_search import SearchResult, search

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from absl import flags
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.cluster.ray_workers import ray_pool
 from compiler_opt.collect.kept_files import KeptFiles
 from compiler_opt.collect.undecided import why_undecided
@@ -24,8 +25,7 @@ from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm.ir2vec import Ir2VecVocabulary
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.pass_options.sets import OptionSets
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problem import AnyProblem
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import entry_point, ml_compiler_opt
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt import pretrained
+from compiler_opt import problem as problems
 from compiler_opt.errors import ConfigError
-from compiler_opt.problems import problem as problems
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.pipeline import PipelineSettings
 from compiler_opt.tools import entry_point, gin_settings, shared_flags

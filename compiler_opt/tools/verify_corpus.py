@@ -15,10 +15,10 @@ from compiler_opt.collect import verify
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.verify import Verification
 from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.decisions.inlining import PROBLEM as INLINING_PROBLEM
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_writable, write_json
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from benchmarks.corpus_programs import compile_objects
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
@@ -12,7 +13,6 @@ from compiler_opt.cost_models.throughput.address_map import FLAGS
 from compiler_opt.errors import CompileError
 from compiler_opt.evaluation.evaluate import baselines
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.problems import problem as problems
 from compiler_opt.tools import entry_point
 
 BASE = "default"

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.collect.groups import Attempt, Group
 from compiler_opt.collect.rollout import Rollout
@@ -13,7 +14,6 @@ from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import ConstantPolicy
-from compiler_opt.problems import problem as problems
 from compiler_opt.tensor_spec import TensorSpec
 
 _HEADER = Header((TensorSpec("x", np.dtype("i8"), (1,)),), TensorSpec("y", np.dtype("i8"), (1,)))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.baseline import (
     cached_decision_counts,
     count_decisions,
@@ -19,11 +20,10 @@ from compiler_opt.collect.rollout import DefaultPolicy, rollout
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
+from compiler_opt.decisions.inlining import PROBLEM as INLINING_PROBLEM
 from compiler_opt.files import read_checked_json, write_checked_json
 from compiler_opt.llvm.build_cache import digest_of
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 from tests.small_corpus import make_small_corpus
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.backends.development import BACKEND, with_seed
 from compiler_opt.collect.backends.embedded import EmbeddedPolicy
 from compiler_opt.collect.policy_folder import PolicyFolder
@@ -20,8 +21,7 @@ from compiler_opt.llvm.sandbox import VARIABLE
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import ConstantPolicy, Policy, ReplayPolicy
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problem import Problem
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from tests.llvm import development_clang

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect import traces
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
@@ -13,7 +14,6 @@ from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.llvm.ir2vec import components, read_vocabulary
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.policy import RandomPolicy
-from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import BinaryPolicy
 from tests.ir2vec_vocabulary import random_network, write_vocabulary
 from tests.small_corpus import make_small_corpus

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.kept_files import COMMAND_FILE, FULL_FILE, INPUT_FILE, KeptFiles
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import ConstantPolicy
-from compiler_opt.problems import problem as problems
 from tests.small_corpus import make_small_corpus
 
 _INLINING = problems.load("inlining")

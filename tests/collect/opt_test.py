@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import ConstantPolicy, Policy, RandomPolicy
-from compiler_opt.problems import problem as problems
 from tests.small_corpus import make_small_corpus
 
 _INLINING = problems.load("inlining")

@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.module import Module
+from compiler_opt.decisions.inlining import FEATURES
 from compiler_opt.errors import ConfigError, PolicyError, ToolchainError
 from compiler_opt.llvm import plugin_features
 from compiler_opt.llvm.advisors import INLINING, REGALLOC_EVICTION
@@ -17,8 +19,6 @@ from compiler_opt.llvm.inlining_config import FEATURES as FEATURES_OF_SETTINGS
 from compiler_opt.llvm.inlining_config import InliningConfig
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import ConstantPolicy, Policy
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.inlining import FEATURES
 from compiler_opt.spaces.binary import BinaryPolicy
 from tests.real_observations import weights_for
 from tests.small_corpus import make_small_corpus

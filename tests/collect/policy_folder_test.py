@@ -17,11 +17,11 @@ from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.errors import PolicyError, ResourceError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy
 from compiler_opt.policies.policy import ConstantPolicy, Policy
-from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from tests.probed import probed

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.corpus.command_lines.command_line import compile_command
@@ -25,7 +26,6 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log_reader import decode_log
 from compiler_opt.policies.policy import ConstantPolicy, FeaturePolicy, RandomPolicy, ReplayPolicy
 from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkWeights
-from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import BinaryPolicy
 from tests.probed import probed
 from tests.real_observations import recurrent, weights_for

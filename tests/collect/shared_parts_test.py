@@ -13,9 +13,9 @@ from compiler_opt.collect.groups import Attempt, Group
 from compiler_opt.collect.latest_contexts import LatestContexts
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.shared_parts import find_shared_parts
+from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.policies.policy import ConstantPolicy
-from compiler_opt.problems.inlining import PROBLEM
 
 _BYTES = {"a": 10, "b": 20, "c": 30}
 

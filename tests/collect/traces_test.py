@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect import traces
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.trajectory import Trajectory
@@ -14,7 +15,6 @@ from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.problems import problem as problems
 from compiler_opt.tensor_spec import TensorSpec
 
 _INLINING = problems.load("inlining")

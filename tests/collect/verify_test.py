@@ -14,9 +14,9 @@ from compiler_opt.corpus.builds.archive import objects_of_archive
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.making import thinlto
 from compiler_opt.corpus.making.extract import ObjectFile, extract
+from compiler_opt.decisions.inlining import PROBLEM as INLINING_PROBLEM
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 from tests.corpus.making.originals_test import KEEP
 from tests.corpus.making.thinlto_test import compile_for_lto, run
 from tests.probed import probed

@@ -12,16 +12,16 @@ from typing import Any
 import psutil
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.baseline import cached_baseline, count_decisions
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.decisions.inlining import PROBLEM as INLINING_PROBLEM
 from compiler_opt.errors import CorpusError, PolicyError
 from compiler_opt.llvm import sandbox
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import ConstantPolicy, FeaturePolicy, RandomPolicy
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
 from tests.probed import probed
 from tests.small_corpus import make_small_corpus
 
@@ -255,7 +255,7 @@ from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.policy import RandomPolicy
-from compiler_opt.problems.inlining import PROBLEM as INLINING_PROBLEM
+from compiler_opt.decisions.inlining import PROBLEM as INLINING_PROBLEM
 
 if __name__ == "__main__":
     corpus = Corpus.load(Path(sys.argv[1]))

@@ -15,15 +15,15 @@ from compiler_opt.cost_models import block_costs
 from compiler_opt.cost_models.function_costs import BlockProfile, ObjectCode
 from compiler_opt.cost_models.objectives import BlockCost
 from compiler_opt.cost_models.throughput.blocks import Block, save_blocks
+from compiler_opt.decisions import inlining
+from compiler_opt.decisions.regalloc_eviction import DECISION, PROBLEM
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.elf import ElfFile
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.object_comparison import compare
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems import inlining
-from compiler_opt.problems.problem import AnyProblem, Problem
-from compiler_opt.problems.regalloc_eviction import DECISION, PROBLEM
+from compiler_opt.problem import AnyProblem, Problem
 from tests import programs
 from tests.small_corpus import make_busy_corpus
 

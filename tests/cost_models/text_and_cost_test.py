@@ -17,13 +17,13 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.cost_models import block_costs
 from compiler_opt.cost_models.function_costs import CompiledProfile, costs_by_function
 from compiler_opt.cost_models.objectives import ProfiledObject, TextAndCost
+from compiler_opt.decisions.inlining import DECISION
 from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.objectives.linked_text import weighted_text_bytes
 from compiler_opt.policies.policy import ConstantPolicy, Policy
-from compiler_opt.problems.inlining import DECISION
-from compiler_opt.problems.linked_text import weighted_text_bytes
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problem import Problem
 from tests import programs
 from tests.cost_models.function_costs_test import block, code_of
 from tests.hot_calls import MAIN, WORK

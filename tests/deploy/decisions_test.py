@@ -8,6 +8,7 @@ import pytest
 
 from compiler_opt.collect.compilation import DefaultPolicy
 from compiler_opt.collect.rollout import RolloutSettings, rollout
+from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.deploy.decision_files import DeployedDecisions
 from compiler_opt.deploy.deployment import deploy
 from compiler_opt.deploy.policies import PolicyRequest
@@ -19,7 +20,6 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Base, Decisions, Site, provenance, sites_of
 from compiler_opt.policies.policy import Policy
 from compiler_opt.pretrained.shelf import ENVIRONMENT
-from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from tests import programs
 from tests.deploy.conftest import run

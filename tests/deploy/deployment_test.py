@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import RolloutSettings, rollout
 from compiler_opt.corpus.builds.database import objects_of_database
 from compiler_opt.corpus.description import Corpus
@@ -18,7 +19,6 @@ from compiler_opt.errors import ConfigError, OutputError, ToolchainError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkWeights
-from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import BinaryPolicy
 from tests import programs
 from tests.deploy.conftest import Compiler, run

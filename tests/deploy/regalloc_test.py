@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.deploy.policies import PolicyRequest
@@ -13,7 +14,6 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.llvm import regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
 from tests.regalloc_networks import random_network
 from tests.small_corpus import make_busy_corpus
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.deploy.policies import LoadedPolicy, PolicyRequest, check_together, names_of
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.model_card import ModelCard
-from compiler_opt.problems import problem as problems
 from tests import programs
 from tests.deploy.cmake_test import CMAKE
 from tests.deploy.conftest import Compiler, run

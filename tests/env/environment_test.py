@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.env import CompilerEnv, EnvSettings, compiler_env
@@ -15,8 +16,7 @@ from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import ConstantPolicy
 from compiler_opt.policies.vocabulary import save_vocabulary
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import reward
+from compiler_opt.problem import reward
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder, expand
 from tests.small_corpus import make_small_corpus
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.evaluation.results import Evaluation, ModuleResult, Output, ProjectResult
 from compiler_opt.llvm.object_file import TextParts
-from compiler_opt.problems import problem as problems
 from tests.small_corpus import make_small_corpus
 
 

@@ -9,19 +9,19 @@ from pathlib import Path
 import psutil
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.decisions.inlining import PROBLEM as INLINING
 from compiler_opt.errors import ConfigError, CorpusError, ToolchainError
 from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, num_rollouts
 from compiler_opt.evaluation.results import NEVER_WORSE, Evaluation
 from compiler_opt.llvm.object_file import linked_parts, read_object_sizes, read_parts
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
+from compiler_opt.objectives.linked_text import larger_copies, weighted_text_bytes
 from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.policy import ConstantPolicy, Decider
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.inlining import PROBLEM as INLINING
-from compiler_opt.problems.linked_text import larger_copies, weighted_text_bytes
 from tests.small_corpus import make_corpus
 
 SETTINGS = EvaluationSettings(num_workers=2)

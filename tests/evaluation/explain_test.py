@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, PolicyError
@@ -14,7 +15,6 @@ from compiler_opt.evaluation.explain import ExplainSettings, Explanation, explai
 from compiler_opt.evaluation.results import PARTS
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import ConstantPolicy
-from compiler_opt.problems import problem as problems
 from tests.inlining_networks import never_inline
 from tests.small_corpus import make_corpus, make_small_corpus
 

@@ -6,12 +6,12 @@ import math
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.evaluation.importance import DecisionSample, Importance, csv_rows, permutation_importance, table
 from compiler_opt.evaluation.plots import importance_bars
 from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
-from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tensor_spec import TensorSpec

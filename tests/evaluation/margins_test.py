@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.decisions.inlining import FEATURES
+from compiler_opt.decisions.inlining import PROBLEM as INLINING
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
 from compiler_opt.evaluation.evaluate import EvaluationSettings
 from compiler_opt.evaluation.margins import (
@@ -22,8 +24,6 @@ from compiler_opt.llvm.object_file import TextParts
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkWeights
-from compiler_opt.problems.inlining import FEATURES
-from compiler_opt.problems.inlining import PROBLEM as INLINING
 from compiler_opt.spaces.native import native_blob
 from tests.real_observations import weights_for
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError, CorpusError, PolicyError
 from compiler_opt.evaluation.reduction import Reducer
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy
-from compiler_opt.problems import problem as problems
 from tests import programs
 from tests.small_corpus import make_busy_corpus
 

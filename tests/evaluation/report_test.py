@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.evaluation import report
 from compiler_opt.evaluation.history import Curve, History
 from compiler_opt.evaluation.report import lead, render
 from compiler_opt.evaluation.report_parts import most_changed
 from compiler_opt.evaluation.results import Evaluation
 from compiler_opt.llvm.object_file import TextParts
-from compiler_opt.problems import problem as problems
 from compiler_opt.report.formatting import MINUS
 
 HISTORY = History(Curve("mean", (1, 2, 3), (0.0, 0.01, 0.02)), (Curve("a", (1, 2), (0.0, 0.02)),))

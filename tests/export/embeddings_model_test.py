@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.errors import PolicyError
 from compiler_opt.export.formats import export_policy
 from compiler_opt.export.saved_model import save_policy
 from compiler_opt.llvm.ir2vec import components
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.heads.networks import assign
 from compiler_opt.tensor_spec import TensorSpec

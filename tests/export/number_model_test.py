@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import rollout
+from compiler_opt.decisions.regalloc_priority import ADVICE, FEATURES
 from compiler_opt.errors import PolicyError
 from compiler_opt.export.formats import export_policy
 from compiler_opt.export.saved_model import save_policy
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.regalloc_priority import ADVICE, FEATURES
 from compiler_opt.spaces.continuous import ContinuousPolicy
 from tests.small_corpus import make_busy_corpus
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
+from compiler_opt.decisions.regalloc_eviction.signature import PLUGIN_DEFAULT
 from compiler_opt.errors import PolicyError
 from compiler_opt.export.formats import export_policy
 from compiler_opt.export.release_model import EMBEDDED_MODELS, EmbeddedModel
@@ -18,8 +20,6 @@ from compiler_opt.export.saved_model import save_policy
 from compiler_opt.llvm.advisors import OUTPUT_SPEC_FILE, TFLITE_FILE
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.regalloc_eviction.signature import PLUGIN_DEFAULT
 from compiler_opt.spaces.heads.networks import LEGAL
 from compiler_opt.spaces.native import NATIVE_FILE
 from compiler_opt.tensor_spec import TensorSpec

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.errors import PolicyError, ToolchainError
 from compiler_opt.export.release_model import (
     EMBEDDED_MODELS,
@@ -17,7 +18,6 @@ from compiler_opt.export.release_model import (
 )
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tensor_spec import TensorSpec
 from tests.native.cpp import COMPILERS, build

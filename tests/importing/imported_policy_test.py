@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import RolloutSettings, rollout
 from compiler_opt.errors import PolicyError
 from compiler_opt.importing.imported_policy import (
@@ -21,7 +22,6 @@ from compiler_opt.importing.imported_policy import (
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tensor_spec import TensorSpec
 from tests import programs

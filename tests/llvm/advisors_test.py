@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 
 from compiler_opt.collect.rollout import DefaultPolicy, rollout
+from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.llvm.advisors import ADVISORS, INLINING, REBUILT_DEFAULT, REGALLOC_EVICTION, mllvm
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.problems.inlining import PROBLEM
 from tests.real_observations import SOURCES
 from tests.small_corpus import make_corpus
 

@@ -275,7 +275,7 @@ class Development:
 
     def _rebuilt_default(self, header: Header) -> Callable[[bytes], int | float]:
         if self._flags == REGALLOC_EVICTION:
-            from compiler_opt.problems.regalloc_eviction.rules import DefaultEviction
+            from compiler_opt.decisions.regalloc_eviction.rules import DefaultEviction
 
             return DefaultEviction().start(header, 0)
         return self._feature("li_size")(header)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt.decisions.inlining import FEATURES
 from compiler_opt.llvm import plugin_features
 from compiler_opt.llvm.inliner_plugin import (
     PROBE_SOURCE,
@@ -21,7 +22,6 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.llvm.training_log_reader import decode_log
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining import FEATURES
 from compiler_opt.spaces.native import native_blob
 
 _NAMES = plugin_features.ALL

@@ -14,6 +14,7 @@ from compiler_opt.collect.compilation import DefaultPolicy
 from compiler_opt.collect.rollout import Rollout, RolloutSettings, rollout
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.decisions.inlining import FEATURES, PROBLEM
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm import inliner_plugin
 from compiler_opt.llvm.plugin import load_option
@@ -29,7 +30,6 @@ from compiler_opt.policies.decisions import (
 )
 from compiler_opt.policies.policy import ConstantPolicy, Policy, RandomPolicy
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining import FEATURES, PROBLEM
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.native import native_blob
 from compiler_opt.tensor_spec import TensorSpec

@@ -10,13 +10,13 @@ import pytest
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.corpus.module import Module
+from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.errors import ToolchainError
 from compiler_opt.llvm.inliner_plugin import INLINER, PROBE_SOURCE, SOURCES, differing_features, inliner_plugin
 from compiler_opt.llvm.plugin import PluginCache
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import ConstantPolicy
-from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.spaces.binary import BinaryPolicy
 from tests.real_observations import weights_for
 from tests.small_corpus import make_corpus

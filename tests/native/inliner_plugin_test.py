@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt.decisions.inlining import FEATURES
 from compiler_opt.llvm import inliner_plugin, plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import uniforms
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining import FEATURES
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.native import embedded_source, native_blob
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.llvm import inliner_plugin, regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, sites_of
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problem import Problem
 from compiler_opt.spaces.native import native_blob
 from tests.deploy.sources import save_policy
 from tests.native import sanitized

@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import RolloutSettings, rollout
 from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
+from compiler_opt.decisions.regalloc_eviction.rules import rebuilt_choices
 from compiler_opt.errors import ToolchainError
 from compiler_opt.llvm import plugin, regalloc_plugin
 from compiler_opt.llvm.toolchain import Toolchain
@@ -21,9 +23,7 @@ from compiler_opt.llvm.training_log import Header, record_dtype
 from compiler_opt.llvm.training_log_reader import decode_log
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy, Site
 from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.problem import Problem
-from compiler_opt.problems.regalloc_eviction.rules import rebuilt_choices
+from compiler_opt.problem import Problem
 from compiler_opt.spaces.continuous import Continuous
 from compiler_opt.spaces.masked_categorical import MaskedCategorical
 from compiler_opt.spaces.native import native_blob

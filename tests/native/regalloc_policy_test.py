@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
+from compiler_opt.decisions.regalloc_eviction import signature
+from compiler_opt.decisions.regalloc_eviction.rules import rebuilt_choices
 from compiler_opt.llvm.training_log import record_dtype
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.regalloc_eviction import signature
-from compiler_opt.problems.regalloc_eviction.rules import rebuilt_choices
 from compiler_opt.spaces.continuous import ContinuousPolicy
 from compiler_opt.spaces.learned_policy import outputs
 from compiler_opt.spaces.masked_categorical import MaskedCategorical, MaskedCategoricalPolicy

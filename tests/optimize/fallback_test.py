@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt.decisions.inlining import FEATURES
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.optimize.cmake_program import CMakeProgram
 from compiler_opt.optimize.fallback import FALLBACK
@@ -16,7 +17,6 @@ from compiler_opt.optimize.size import ReusedPolicy, SmallText
 from compiler_opt.optimize.state import STATE_NAME
 from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining import FEATURES
 from tests.deploy.pass_options_test import MAIN, SWITCH
 from tests.small_project import configure
 

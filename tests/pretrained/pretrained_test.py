@@ -10,12 +10,12 @@ import pytest
 
 import compiler_opt
 from compiler_opt import pretrained
+from compiler_opt import problem as problems
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.pretrained.shelf import ENVIRONMENT, FILES, Shelf
-from compiler_opt.problems import problem as problems
 
 INLINING = problems.load("inlining")
 

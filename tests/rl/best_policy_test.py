@@ -12,13 +12,13 @@ import pytest
 from compiler_opt.collect.groups import CollectionPolicy, Group, RepeatedPolicy
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.decisions.inlining import FEATURES
+from compiler_opt.decisions.inlining import PROBLEM as INLINING
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.evaluation.plots import training_curve
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkConfig, NetworkWeights
-from compiler_opt.problems.inlining import FEATURES
-from compiler_opt.problems.inlining import PROBLEM as INLINING
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.best_policy import BEST_POLICY_DIR, KEPT_DEFAULT, VALIDATION
 from compiler_opt.rl.config import TrainingConfig

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module, format_options
@@ -15,7 +16,6 @@ from compiler_opt.llvm.object_file import linked_parts
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.vocabulary import save_vocabulary
-from compiler_opt.problems import problem as problems
 from tests import programs
 from tests.small_corpus import BUSY_SOURCES, SOURCES, make_embedded_corpus
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.llvm.ir2vec import components, read_vocabulary
 from compiler_opt.policies.model_card import MARKDOWN_FILE, ModelCard
 from compiler_opt.policies.vocabulary import load_vocabulary, save_vocabulary
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.problems import problem as problems
 from compiler_opt.rl import training_context
 from compiler_opt.rl.behavioral_cloning import Cloner, Examples
 from compiler_opt.rl.config import BehavioralCloningConfig, VocabularyConfig

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt.decisions.inlining import FEATURES
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining import FEATURES
 from tests import programs
 from tests.small_corpus import make_small_corpus
 

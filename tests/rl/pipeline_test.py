@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.policies.weights import NetworkConfig
-from compiler_opt.problems import problem as problems
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.config import TrainingConfig
 from compiler_opt.rl.pipeline import PipelineSettings, PipelineStep

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.deploy.deployment import deploy
 from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import PolicyError
@@ -12,7 +13,6 @@ from compiler_opt.export.formats import export_policy
 from compiler_opt.llvm import plugin_features
 from compiler_opt.policies.vocabulary import save_vocabulary
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
 from compiler_opt.rl.config import VocabularyConfig
 from compiler_opt.rl.quantiles import trace_quantiles
 from compiler_opt.rl.trace_files import Trace

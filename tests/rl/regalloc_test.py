@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.masked_categorical import MaskedCategorical
 from tests import programs
 from tests.small_corpus import make_busy_corpus

@@ -11,6 +11,7 @@ import pytest
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 load_tensorflow()
+from compiler_opt import problem as problems  # noqa: E402
 from compiler_opt.collect.advantages import Advantages  # noqa: E402
 from compiler_opt.collect.groups import Attempt, Group  # noqa: E402
 from compiler_opt.collect.rollout import Rollout  # noqa: E402
@@ -19,7 +20,6 @@ from compiler_opt.llvm.object_file import ObjectSizes  # noqa: E402
 from compiler_opt.llvm.training_log import Header  # noqa: E402
 from compiler_opt.policies.policy import ConstantPolicy  # noqa: E402
 from compiler_opt.policies.weights import NetworkConfig  # noqa: E402
-from compiler_opt.problems import problem as problems  # noqa: E402
 from compiler_opt.rl.sampled_decisions import Batch, DecisionSampler  # noqa: E402
 from compiler_opt.rl.time_profile import Stopwatch  # noqa: E402
 from compiler_opt.rl.training_context import TrainingContext  # noqa: E402

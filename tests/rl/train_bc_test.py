@@ -15,9 +15,9 @@ load_tensorflow()
 import tensorflow as tf  # noqa: E402
 
 from compiler_opt.collect.traces import TraceContext  # noqa: E402
+from compiler_opt.decisions.inlining import FEATURES  # noqa: E402
 from compiler_opt.policies.vocabulary import load_vocabulary  # noqa: E402
 from compiler_opt.policies.weights import NetworkWeights  # noqa: E402
-from compiler_opt.problems.inlining import FEATURES  # noqa: E402
 from compiler_opt.rl.trace_files import TraceWriter  # noqa: E402
 from compiler_opt.spaces.binary import BinaryPolicy  # noqa: E402
 from compiler_opt.tensor_spec import TensorSpec  # noqa: E402

@@ -15,11 +15,11 @@ import numpy as np
 import psutil
 import pytest
 
+from compiler_opt.decisions.inlining import FEATURES
 from compiler_opt.errors import ConfigError
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.vocabulary import save_vocabulary
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining import FEATURES
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.config import TrainingConfig
 from compiler_opt.rl.training_context import TrainingContext

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
 from compiler_opt.corpus.module import Module
+from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.llvm.inliner_plugin import PROBE_SOURCE
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy
-from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.search.builds import Compiled, build_of, comdat_groups
 from compiler_opt.search.compiling import compiled_of
 from compiler_opt.search.program import Program, compare

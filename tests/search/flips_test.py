@@ -7,12 +7,12 @@ import pytest
 
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.module import Module
+from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy, sites_of
-from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.search.compiling import compiled_of
 from compiler_opt.search.flips import GROUP_FEATURES, ModuleFlips
 from tests.small_corpus import make_corpus

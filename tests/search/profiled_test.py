@@ -13,10 +13,10 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.cost_models import block_costs
 from compiler_opt.cost_models.objectives import ProfiledObject
+from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Advice, Site
-from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.search.builds import Compiled, build_of, comdat_groups
 from compiler_opt.search.compiling import PoolCompiler
 from compiler_opt.search.profiled import CostWeights, ProfiledCompiler, profiled_pool, search_profiled

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compiler_opt import problem as problems
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm import ir2vec
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import uniforms
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
 from compiler_opt.spaces.binary import Binary, BinaryPolicy
 from compiler_opt.spaces.distributions import bernoulli_log_probs
 from compiler_opt.tensor_spec import TensorSpec

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt.decisions.decision import Decision
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, deciding_by
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.problems.decision import Decision
 from compiler_opt.rl.behavioral_cloning import Cloner, Examples
 from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.spaces.action_space import ActionSpace

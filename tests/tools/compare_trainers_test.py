@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt.decisions.inlining import FEATURES
 from compiler_opt.evaluation.comparison import BEGIN, COMPLETE, END, SEARCH
 from compiler_opt.policies.vocabulary import save_vocabulary
-from compiler_opt.problems.inlining import FEATURES
 from tests import programs
 from tests.small_corpus import SOURCES, make_corpus, make_small_corpus
 

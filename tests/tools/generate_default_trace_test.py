@@ -11,12 +11,12 @@ import numpy as np
 import psutil
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import rollout
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import ReplayPolicy
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
 from compiler_opt.rl.trace_files import Trace, TraceBatch
 from tests import programs
 from tests.small_corpus import make_small_corpus

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt.decisions.inlining import FEATURES
 from compiler_opt.llvm.object_file import read_parts
 from compiler_opt.policies.decisions import Decisions
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.pretrained.shelf import ENVIRONMENT, Shelf
-from compiler_opt.problems.inlining import FEATURES
 from tests import programs
 from tests.real_observations import weights_for
 from tests.small_project import configure, make_small_project

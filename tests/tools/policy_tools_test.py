@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.export.random_policy import random_policy
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
 from compiler_opt.tensorflow_loading import load_tensorflow
 from tests import programs
 

@@ -9,11 +9,11 @@ import pytest
 from compiler_opt.collect.rollout import DefaultPolicy, rollout
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.llvm.object_file import linked_parts
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy
-from compiler_opt.problems.inlining import PROBLEM
 from compiler_opt.search.compiling import PoolCompiler
 from compiler_opt.search.confirmation import confirm
 from compiler_opt.search.search import Search, SearchSettings

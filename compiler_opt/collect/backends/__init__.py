@@ -16,10 +16,10 @@ from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout_settings import AUTO, NAMES, RolloutSettings
 from compiler_opt.collect.trajectory import Trajectory
+from compiler_opt.decisions.decision import Decision
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.decision import Decision
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 

@@ -10,13 +10,13 @@ from compiler_opt.collect.backends import Backend
 from compiler_opt.collect.backends.in_step import compile_in_step
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.trajectory import Trajectory
+from compiler_opt.decisions.decision import Sites
 from compiler_opt.errors import ProtocolError, ToolchainError
 from compiler_opt.llvm import ir2vec, regalloc_plugin
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.interactive import Connect, InteractiveResult, compile_interactively, llvm_channel
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, FeaturePolicy, Policy, ReplayPolicy
-from compiler_opt.problems.decision import Sites
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tensor_spec import TensorSpec
 

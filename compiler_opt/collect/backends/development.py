@@ -26,6 +26,7 @@ from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout_settings import RolloutSettings
 from compiler_opt.collect.trajectory import Trajectory
+from compiler_opt.decisions.decision import Decision, Sites
 from compiler_opt.errors import PolicyError, ProtocolError, ToolchainError
 from compiler_opt.llvm.advisors import (
     INLINING,
@@ -41,7 +42,6 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.llvm.training_log_reader import TrainingLog, read_log
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.decision import Decision, Sites
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tensor_spec import TensorSpec
 from compiler_opt.tensorflow_loading import load_tensorflow

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from compiler_opt.collect.backends import Backend
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.trajectory import Trajectory
+from compiler_opt.decisions.decision import Decision
 from compiler_opt.errors import PolicyError, ToolchainError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, Policy
-from compiler_opt.problems.decision import Decision
 
 
 class EmbeddedPolicy(Policy):

@@ -12,6 +12,7 @@ from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout_settings import RolloutSettings
 from compiler_opt.collect.trajectory import Trajectory
+from compiler_opt.decisions.decision import Decision
 from compiler_opt.errors import PolicyError, ToolchainError
 from compiler_opt.llvm import regalloc_plugin
 from compiler_opt.llvm.advisors import INLINING
@@ -22,7 +23,6 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.decisions import Base, OverridingPolicy
 from compiler_opt.policies.policy import Policy
-from compiler_opt.problems.decision import Decision
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.spaces.native import NATIVE_FILE
 

@@ -20,13 +20,13 @@ from compiler_opt.collect.machine import available_cpus, available_memory_bytes,
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.schedule import Job, lost_rollout
 from compiler_opt.collect.worker import Worker, WorkerSettings, start_worker
+from compiler_opt.decisions.decision import Decision
 from compiler_opt.errors import CompilerOptError, ResourceError, ToolchainError
 from compiler_opt.files import default_cache_dir
 from compiler_opt.llvm import inliner_plugin, regalloc_plugin
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.problems.decision import Decision
 
 _START_TIMEOUT_S = 120.0
 _PATIENCE_S = 60.0

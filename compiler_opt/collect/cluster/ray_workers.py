@@ -45,7 +45,7 @@ from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompilerOptError, ConfigError, CorpusError, ResourceError
 from compiler_opt.files import one_line, printable
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.problems.problem import AnyProblem
+from compiler_opt.problem import AnyProblem
 
 _LOG = logging.getLogger(__name__)
 

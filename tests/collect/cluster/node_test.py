@@ -14,12 +14,12 @@ from compiler_opt.collect.rollout import Rollout, rollout
 from compiler_opt.collect.schedule import Job
 from compiler_opt.collect.worker import WorkerSettings
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.errors import ToolchainError
 from compiler_opt.files import default_cache_dir
 from compiler_opt.llvm import sandbox
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import RandomPolicy
-from compiler_opt.problems.inlining import PROBLEM
 from tests.probed import probed
 from tests.small_corpus import make_small_corpus
 

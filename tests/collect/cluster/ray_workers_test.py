@@ -19,12 +19,12 @@ from compiler_opt.collect.kept_files import KeptFiles
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.errors import ConfigError, MissingPackageError
 from compiler_opt.llvm import sandbox
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.policy import RandomPolicy
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining import PROBLEM
 from tests.ray_cluster import RayCluster, environment_of_ray, ray_cluster
 from tests.real_observations import weights_for
 from tests.small_corpus import make_small_corpus

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
 from compiler_opt.corpus.builds.objects import ObjectFile, objects_of_directory
 from compiler_opt.corpus.command_lines.command_line import compile_command, index_path
@@ -16,7 +17,6 @@ from compiler_opt.corpus.making.extract import extract
 from compiler_opt.errors import CorpusError, PolicyError
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.problems import problem as problems
 
 SOURCES = {
     "main": "int helper(int); int other(int); int main(int n, char **) { return helper(n) * other(n); }",

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.vocabulary import save_vocabulary
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems import problem as problems
 from tests import programs
 from tests.small_corpus import make_busy_corpus, make_small_corpus
 

@@ -11,10 +11,10 @@ load_tensorflow()
 
 import tensorflow as tf  # noqa: E402
 
+from compiler_opt import problem as problems  # noqa: E402
 from compiler_opt.errors import PolicyError  # noqa: E402
 from compiler_opt.llvm.training_log import Header  # noqa: E402
 from compiler_opt.policies.weights import NetworkConfig  # noqa: E402
-from compiler_opt.problems import problem as problems  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import PPOConfig  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import algorithm as ppo  # noqa: E402
 from compiler_opt.rl.behavioral_cloning import Cloner, Examples  # noqa: E402

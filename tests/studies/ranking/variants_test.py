@@ -4,11 +4,11 @@ import subprocess
 from pathlib import Path
 
 from benchmarks.corpus_programs import compile_objects
+from compiler_opt import problem as problems
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.cost_models.throughput.address_map import FLAGS, read_object
 from compiler_opt.evaluation.evaluate import baselines
 from compiler_opt.llvm.toolchain import probe
-from compiler_opt.problems import problem as problems
 from studies.ranking.variants import BASE, OPTIONS, POLICIES, objects_under
 from tests.small_corpus import BUSY_SOURCES, make_corpus
 

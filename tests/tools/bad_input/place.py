@@ -9,10 +9,10 @@ import numpy as np
 
 from compiler_opt.array_files import save_arrays
 from compiler_opt.cost_models.throughput.blocks import Block, save_blocks
+from compiler_opt.decisions.inlining import FEATURES
 from compiler_opt.files import write_checked_json
 from compiler_opt.policies.vocabulary import save_vocabulary
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.inlining import FEATURES
 from tests.measure.running import PROGRAM
 from tests.small_corpus import SOURCES, make_small_corpus
 from tests.tools.bad_input.mistake import CLANG, NEWER_CLANG

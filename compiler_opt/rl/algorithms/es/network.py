@@ -18,7 +18,7 @@ from compiler_opt.collect.groups import Group
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.problem import reward
+from compiler_opt.problem import reward
 from compiler_opt.rl.algorithms.es import TRUST_REGION, ESConfig
 from compiler_opt.rl.algorithms.es.algorithm import EvolutionStrategies
 from compiler_opt.rl.algorithms.es.trust_region import TrustRegion

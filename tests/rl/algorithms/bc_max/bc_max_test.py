@@ -8,9 +8,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.best_trajectories import BestTrajectories, BestTrajectory
 from compiler_opt.errors import ConfigError
-from compiler_opt.problems import problem as problems
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.algorithms.bc_max import ALGORITHM, BCMaxConfig
 from compiler_opt.rl.config import TrainingConfig

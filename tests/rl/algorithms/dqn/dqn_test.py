@@ -7,9 +7,9 @@ from typing import cast
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.errors import ConfigError
-from compiler_opt.problems import problem as problems
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 load_tensorflow()

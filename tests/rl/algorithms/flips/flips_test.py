@@ -6,18 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.flip_store import Flips, FlipStore
 from compiler_opt.errors import ConfigError
 from compiler_opt.policies.vocabulary import save_vocabulary
-from compiler_opt.problems import problem as problems
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.algorithms.flips import ALGORITHM
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 load_tensorflow()
 
+from compiler_opt.decisions.inlining import FEATURES  # noqa: E402
 from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkConfig, NetworkWeights  # noqa: E402
-from compiler_opt.problems.inlining import FEATURES  # noqa: E402
 from compiler_opt.rl.algorithms.flips import FlipsConfig  # noqa: E402
 from compiler_opt.rl.algorithms.flips.learner import Samples, SavingsLearner  # noqa: E402
 from compiler_opt.spaces.binary import BinaryPolicy  # noqa: E402

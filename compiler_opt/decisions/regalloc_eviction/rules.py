@@ -33,11 +33,11 @@ from typing import Any
 
 import numpy as np
 
+from compiler_opt.decisions.regalloc_eviction import signature
+from compiler_opt.decisions.regalloc_eviction.signature import by_candidate, spill_weights
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, Policy, deciding_by
 from compiler_opt.policies.rule import Rule, RuleParameter
-from compiler_opt.problems.regalloc_eviction import signature
-from compiler_opt.problems.regalloc_eviction.signature import by_candidate, spill_weights
 from compiler_opt.spaces.arrays import NUMPY, Arrays
 
 URGENT_HINTS = 10.0

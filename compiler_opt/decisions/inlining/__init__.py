@@ -3,12 +3,12 @@
 `credit` says which decision has changed which function, `bodies` which functions hold which bodies.
 """
 
+from compiler_opt.decisions.decision import Decision
+from compiler_opt.decisions.inlining.credit import function_credit
 from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.objectives.linked_text import LinkedText
 from compiler_opt.policies.policy import ConstantPolicy
-from compiler_opt.problems.decision import Decision
-from compiler_opt.problems.inlining.credit import function_credit
-from compiler_opt.problems.linked_text import LinkedText
-from compiler_opt.problems.problem import Problem
+from compiler_opt.problem import Problem
 from compiler_opt.spaces.binary import Binary
 
 FEATURES = (

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from compiler_opt.decisions.inlining.bodies import coroutine_of
 from compiler_opt.llvm.remarks import CallSites
-from compiler_opt.problems.inlining.bodies import coroutine_of
 
 
 def function_credit(group: Sequence[Mapping[str, float]], call_sites: Sequence[CallSites]) -> list[np.ndarray]:

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from compiler_opt.decisions.decision import Decision
+from compiler_opt.decisions.regalloc import function_credit
 from compiler_opt.llvm.advisors import REGALLOC_PRIORITY
 from compiler_opt.llvm.training_log import Header
+from compiler_opt.objectives.spill_cost import SpillCost
 from compiler_opt.policies.policy import Decider, Policy, deciding_by
-from compiler_opt.problems.decision import Decision
-from compiler_opt.problems.problem import Problem
-from compiler_opt.problems.regalloc import function_credit
-from compiler_opt.problems.spill_cost import SpillCost
+from compiler_opt.problem import Problem
 from compiler_opt.spaces.continuous import Continuous
 from compiler_opt.spaces.quantizer import ActionQuantizer
 

@@ -7,14 +7,14 @@ import pytest
 
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
 from compiler_opt.cost_models.profiled_costs import InlinedCall, ProfiledCosts, ProfiledModule
+from compiler_opt.decisions.inlining import PROBLEM
+from compiler_opt.decisions.inlining.bodies import coroutine_of
 from compiler_opt.evaluation.attribution import CompiledModule, attribute
 from compiler_opt.llvm.inliner_plugin import PROBE_SOURCE
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy, sites_of
-from compiler_opt.problems.inlining import PROBLEM
-from compiler_opt.problems.inlining.bodies import coroutine_of
 from compiler_opt.search.builds import Build, build_of
 from compiler_opt.search.compiling import compiled_of
 from tests.small_corpus import make_corpus

@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import Rollout, rollout
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.decisions.regalloc_priority import ADVICE, STAGE_ASSIGN, STAGE_SPLIT, DefaultPriority
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import Decider, Policy
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.regalloc_priority import ADVICE, STAGE_ASSIGN, STAGE_SPLIT, DefaultPriority
 from compiler_opt.tensor_spec import TensorSpec
 from tests.small_corpus import make_busy_corpus
 

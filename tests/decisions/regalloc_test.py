@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.remarks import RegallocCosts
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.spill_cost import function_score
+from compiler_opt.objectives.spill_cost import function_score
 
 
 def test_loads_weigh_four_stores_one_both_five_and_copies_a_fifth() -> None:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from compiler_opt.problems.regalloc_eviction import signature
-from compiler_opt.problems.regalloc_eviction.inputs import RELATIVE, EvictionInputs
+from compiler_opt.decisions.regalloc_eviction import signature
+from compiler_opt.decisions.regalloc_eviction.inputs import RELATIVE, EvictionInputs
 
 _INPUTS = EvictionInputs()
 _INF, _NAN = np.inf, np.nan

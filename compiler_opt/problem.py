@@ -1,4 +1,4 @@
-"""Problems, pairs of a decision and an objective, and loading them by name; those that ship have a folder here each."""
+"""Problems: pairs of a decision and an objective. Those that ship are in the folders of `decisions/`, by name."""
 
 import dataclasses
 import importlib
@@ -10,13 +10,12 @@ from typing import Any, Generic, TypeAlias
 
 import numpy as np
 
-from compiler_opt import problems
 from compiler_opt.checked_values import Json
+from compiler_opt.decisions.decision import Decision, Sites
 from compiler_opt.errors import ConfigError, PolicyError
+from compiler_opt.objectives.objective import Context, Measurement, Objective, Reader
 from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problems.decision import Decision, Sites
-from compiler_opt.problems.objective import Context, Measurement, Objective, Reader
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 
@@ -105,7 +104,7 @@ ENTRY_POINTS = "compiler_opt.problems"
 
 
 def names() -> tuple[str, ...]:
-    """The installed problems: the folders beside this file, and the entry points of other packages."""
+    """The installed problems: the folders of `decisions/`, and the entry points of other packages."""
     return tuple(sorted(_references()))
 
 
@@ -161,9 +160,9 @@ def load_policy(directory: Path, *, name: str = "policy") -> LearnedPolicy:
 
 def _references() -> dict[str, str]:
     """`MODULE:ATTRIBUTE` of the installed problems, by name."""
-    ours = (module.name for module in pkgutil.iter_modules(problems.__path__) if module.ispkg)
+    ours = (each.name for each in pkgutil.iter_modules([str(Path(__file__).with_name("decisions"))]) if each.ispkg)
     offered = {point.name: point.value for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
-    return offered | {name: f"{problems.__name__}.{name}:PROBLEM" for name in ours}
+    return offered | {name: f"compiler_opt.decisions.{name}:PROBLEM" for name in ours}
 
 
 def reward(score: float, baseline: float) -> float:

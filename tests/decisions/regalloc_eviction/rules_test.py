@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compiler_opt import problem as problems
 from compiler_opt.collect.rollout import rollout
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.decisions.regalloc_eviction import signature
+from compiler_opt.decisions.regalloc_eviction.rules import DefaultEviction, EvictionRule, default_choices
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.policy import ConstantPolicy
 from compiler_opt.policies.rule import RulePolicy
-from compiler_opt.problems import problem as problems
-from compiler_opt.problems.regalloc_eviction import signature
-from compiler_opt.problems.regalloc_eviction.rules import DefaultEviction, EvictionRule, default_choices
 from compiler_opt.tensor_spec import TensorSpec
 from tests.small_corpus import make_busy_corpus
 

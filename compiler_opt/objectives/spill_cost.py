@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from compiler_opt.llvm.remarks import REGALLOC_PASS, RegallocCosts, parse_costs
-from compiler_opt.problems.objective import Objective, Reader
+from compiler_opt.objectives.objective import Objective, Reader
 
 COPY_WEIGHT = 0.2
 LOAD_WEIGHT = 4.0

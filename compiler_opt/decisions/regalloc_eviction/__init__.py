@@ -1,12 +1,12 @@
 """Live-range eviction in the greedy register allocator: which range to evict, to minimise spills in hot code."""
 
+from compiler_opt.decisions.decision import Decision
+from compiler_opt.decisions.regalloc import function_credit
+from compiler_opt.decisions.regalloc_eviction.inputs import EvictionInputs
+from compiler_opt.decisions.regalloc_eviction.rules import DefaultEviction, EvictionRule, MostExpensiveEviction
 from compiler_opt.llvm.advisors import REGALLOC_EVICTION
-from compiler_opt.problems.decision import Decision
-from compiler_opt.problems.problem import Problem
-from compiler_opt.problems.regalloc import function_credit
-from compiler_opt.problems.regalloc_eviction.inputs import EvictionInputs
-from compiler_opt.problems.regalloc_eviction.rules import DefaultEviction, EvictionRule, MostExpensiveEviction
-from compiler_opt.problems.spill_cost import SpillCost
+from compiler_opt.objectives.spill_cost import SpillCost
+from compiler_opt.problem import Problem
 from compiler_opt.spaces.masked_categorical import MaskedCategorical
 
 DECISION = Decision(

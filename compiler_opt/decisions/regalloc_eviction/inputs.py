@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from compiler_opt.problems.regalloc_eviction import signature
-from compiler_opt.problems.regalloc_eviction.rules import rebuilt_choices
-from compiler_opt.problems.regalloc_eviction.signature import by_candidate, spill_weights
+from compiler_opt.decisions.regalloc_eviction import signature
+from compiler_opt.decisions.regalloc_eviction.rules import rebuilt_choices
+from compiler_opt.decisions.regalloc_eviction.signature import by_candidate, spill_weights
 from compiler_opt.spaces.arrays import Arrays
 from compiler_opt.spaces.candidates import PortableInputs
 from compiler_opt.spaces.native import NativeModel

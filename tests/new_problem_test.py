@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt import problem as problems
 from compiler_opt.errors import ConfigError, PolicyError
-from compiler_opt.problems import problem as problems
 from tests import programs
 from tests.small_corpus import make_small_corpus
 
@@ -42,11 +42,10 @@ def test_the_commands_of_the_page_train_a_policy_for_it(package: Path, tmp_path:
     for line in lines:
         for name, value in variables.items():
             line = line.replace(f"${name}", value)
-        program, *arguments = line.split()[1:]
-        stem = Path(program).stem
-        options = [] if stem == "generate_vocab" else [f"--clang_path={clang}", "--num_workers=2"]
+        verb, *arguments = line.split()[1:]
+        options = [] if verb == "generate_vocab" else [f"--clang_path={clang}", "--num_workers=2"]
         result = programs.run(
-            *(program, *arguments, *options, *more.get(stem, [])),
+            *(f"compiler_opt.tools.{verb}", *arguments, *options, *more.get(verb, [])),
             cwd=package,
             environment={"PYTHONPATH": f"{programs.ROOT}:{package}"},
         )

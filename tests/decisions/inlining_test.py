@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from compiler_opt.decisions.inlining import PROBLEM
+from compiler_opt.decisions.inlining.credit import decision_credit
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
-from compiler_opt.problems.inlining import PROBLEM
-from compiler_opt.problems.inlining.credit import decision_credit
-from compiler_opt.problems.linked_text import (
+from compiler_opt.objectives.linked_text import (
     comdat_copies,
     function_weights,
     larger_copies,

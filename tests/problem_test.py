@@ -5,13 +5,13 @@ import pickle
 import numpy as np
 import pytest
 
+from compiler_opt.decisions import inlining, regalloc_eviction, regalloc_priority
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.object_file import ObjectSizes
-from compiler_opt.problems import inlining, regalloc_eviction, regalloc_priority
-from compiler_opt.problems.linked_text import LinkedText
-from compiler_opt.problems.problem import Problem
-from compiler_opt.problems.spill_cost import SpillCost
+from compiler_opt.objectives.linked_text import LinkedText
+from compiler_opt.objectives.spill_cost import SpillCost
+from compiler_opt.problem import Problem
 from tests.own_scores import OwnScore
 
 REGALLOC = (regalloc_eviction.DECISION, regalloc_priority.DECISION)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from compiler_opt.llvm.object_file import ObjectSizes, read_object_sizes
-from compiler_opt.problems.objective import Objective, Reader
+from compiler_opt.objectives.objective import Objective, Reader
 
 
 def comdat_copies(objects: Iterable[ObjectSizes]) -> dict[str, int]:
