@@ -52,11 +52,11 @@ def test_the_command_of_the_page_trains_by_it(tree: Path, tmp_path: Path) -> Non
     text = (tree / "command").read_text().replace("\\\n", " ")
     for name, place in {"CORPUS": "corpus", "POLICY": "start", "OUTPUT": "training"}.items():
         text = text.replace(f"${name}", str(tmp_path / place))
-    program, *arguments = text.split()[1:]
+    verb, *arguments = text.split()[1:]
     for iterations in (4, 12):
         # The second time, it resumes from its state.
         more = [f"--clang_path={clang}", "--num_workers=2", f"{_ITERATIONS}{iterations}"]
-        result = programs.run(program, *arguments, *more, tree=tree)
+        result = programs.run(f"compiler_opt/tools/{verb}.py", *arguments, *more, tree=tree)
         assert result.returncode == 0, result.stderr
     history = [json.loads(line) for line in (tmp_path / "training/history.jsonl").read_text().splitlines()]
     assert [entry["iteration"] for entry in history] == list(range(1, 13))
