@@ -168,8 +168,8 @@ def test_a_python_that_does_not_fit(checkout: Checkout) -> None:
 def test_what_the_tests_build_with(checkout: Checkout) -> None:
     checkout.add_python("python3", "3.13")
     done = checkout.bootstrap("--both-clangs")
-    wanted = "ninja-build make ccache g++ valgrind zsh clang-tools-22 clang-tools-19 linux-perf csmith libcsmith-dev "
-    assert done.returncode == 2 and f"{wanted}libclang-rt-22-dev" in done.stderr
+    wanted = "ninja-build make ccache g++ valgrind zsh dpkg-dev clang-tools-22 clang-tools-19 linux-perf csmith "
+    assert done.returncode == 2 and f"{wanted}libcsmith-dev libclang-rt-22-dev" in done.stderr
     checkout.add("clang-22", f"#!/usr/bin/env bash\necho {checkout.directory}\n")
     (checkout.directory / "lib" / "linux").mkdir(parents=True)
     (checkout.directory / "lib" / "linux" / "libclang_rt.fuzzer-x86_64.a").touch()

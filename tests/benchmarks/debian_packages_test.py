@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from benchmarks.distribution import Record, build, count_passed, sizes
+from benchmarks.debian_packages import Record, build, count_passed, sizes
 from compiler_opt.llvm.toolchain import Toolchain
 
 _RULES = """#!/usr/bin/make -f
