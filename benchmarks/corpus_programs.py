@@ -1,8 +1,9 @@
 """Programs made of a corpus's modules: each file of `benchmarks/programs/`, linked with the objects of its project.
 
-A file is called `PROJECT_NAME.c`. It is compiled plainly, and is the only part of a program that is no code of the
-corpus. Programs take a folder that is empty as their argument, which most ignore. What a program executes is kept by
-its name, so one that changes gets another name.
+A file is called `PROJECT_NAME.c`, or `.cpp`. It is compiled plainly, and is the only part of a program that is no code
+of the corpus. It declares by hand what it needs of the library, since a corpus has no headers. Programs take a folder
+that is empty as their argument, which most ignore. What a program executes is kept by its name, so one that changes gets
+another name.
 """
 
 import dataclasses
@@ -75,7 +76,7 @@ PROGRAM_FLAG = "A program, such as h3_cells; may be repeated; by default all of 
 
 def programs_of(corpus: Corpus, names: Sequence[str] = ()) -> list[ProgramSource]:
     """The programs of the corpus's projects; with names, only those; raises ConfigError if there are none."""
-    programs = [ProgramSource(path) for path in sorted(_FOLDER.glob("*.c"))]
+    programs = [ProgramSource(path) for path in sorted(_FOLDER.glob("*.c*"))]
     found = {program.name: program for program in programs if program.project in corpus.projects()}
     if not found:
         raise ConfigError(f"{corpus.root}: holds none of the projects of {_FOLDER}")

@@ -13,7 +13,7 @@ from compiler_opt.llvm.toolchain import probe
 from tests.small_corpus import make_corpus
 
 CLANG = "/usr/bin/clang-22"
-PROGRAMS = sorted((Path(__file__).parents[2] / "benchmarks" / "programs").glob("*.c"))
+PROGRAMS = sorted((Path(__file__).parents[2] / "benchmarks" / "programs").glob("*.c*"))
 ANSWER = "int answer(void) { return 42; }\nint main(void) { return 1; }\n"
 ASKS = '#include <stdio.h>\nint answer(void);\nint main(void) { printf("%d\\n", answer()); return 0; }\n'
 
