@@ -2,8 +2,8 @@
 
 A file is called `PROJECT_NAME.c`, or `.cpp`. It is compiled plainly, and is the only part of a program that is no code
 of the corpus. It declares by hand what it needs of the library, since a corpus has no headers. Programs take a folder
-that is empty as their argument, which most ignore. What a program executes is kept by its name, so one that changes gets
-another name.
+that is empty as their argument, which most ignore. What a program executes is kept by its name, so one that changes
+gets another name.
 """
 
 import dataclasses
