@@ -180,6 +180,7 @@ def test_what_the_tests_build_with(checkout: Checkout) -> None:
         "g++",
         "valgrind",
         "zsh",
+        "dpkg-buildpackage",
         "perf",
         "csmith",
         "clang-scan-deps-19",
