@@ -93,7 +93,8 @@ def entry() -> int:
     check_folder_writable(output)
     name = _POLICY_PATH.value
     folder = pretrained.folder(name) if name and name != shared_flags.NONE else None
-    requests = [] if name == shared_flags.NONE else [PolicyRequest(folder, levels=_LEVELS.value)]
+    request = PolicyRequest(folder, levels=_LEVELS.value)
+    levels, requests = request.levels or (), [] if name == shared_flags.NONE else [request]
     with scratch_directory() as scratch, exclusive_directory(output, "--output_dir"):
         clangs = [toolchain.clang for toolchain in toolchains]
         deployment = deploy(requests, scratch / "prefix", clangs, options=_OPTIONS.read())
@@ -105,7 +106,7 @@ def entry() -> int:
         conditions = {
             "compilers": [toolchain.version_text for toolchain in toolchains],
             "csmith": _run([csmith, "--version"], scratch).stdout.decode().split("\n")[0],
-            "levels": _LEVELS.value,
+            "levels": list(levels),
             "options": deployed,
             "added": _ADDED.value,
             "policy": policy.checksum if policy else "",
@@ -115,7 +116,7 @@ def entry() -> int:
         known = {record.seed for record in file.records}
         seeds = range(_SEED.value, _SEED.value + _PROGRAMS.value)
         added = shlex.split(_ADDED.value)
-        trial = Trial(csmith, _INCLUDE.value, deployment, toolchains, _LEVELS.value, added, scratch, output)
+        trial = Trial(csmith, _INCLUDE.value, deployment, toolchains, levels, added, scratch, output)
         missing = [seed for seed in seeds if seed not in known]
         with concurrent.futures.ThreadPoolExecutor(entry_point.num_workers(_NUM_WORKERS.value)) as pool:
             for results in progress_bar(pool.map(trial.run, missing), total=len(missing), unit="program"):
@@ -125,7 +126,7 @@ def entry() -> int:
     about = f"{deciding}, {conditions['csmith']}"
     entry_point.echo(f"{len(seeds)} programs from seed {seeds.start}, {about}, added: {_ADDED.value or 'none'}")
     for toolchain in toolchains:
-        for level in _LEVELS.value:
+        for level in levels:
             of_level = [r for r in shown if (r.major, r.level) == (toolchain.version[0], level)]
             counts = Counter(record.outcome for record in of_level)
             differ = sum(record.differs for record in of_level)

@@ -66,6 +66,14 @@ class Apt:
         if not done.ok:
             raise ToolchainError(f"apt-get {' '.join(words)}: failed; see {self._log}: {done.stderr_tail[-300:]}")
 
+    def unpack(self, package: str, folder: Path) -> None:
+        """Unpacks a package's source below a folder, which appears when all is there; raises as for a call."""
+        unfinished = folder.with_name(f"{folder.name}.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        self("source", package, cwd=unfinished)
+        unfinished.rename(folder)
+
 
 def build(package: str, level: str, way: str, compilers: Sequence[Path], folder: Path, jobs: int) -> Record:
     """Builds a package from a copy of its source, runs its tests, and reads what its binary packages have.
@@ -92,7 +100,8 @@ def build(package: str, level: str, way: str, compilers: Sequence[Path], folder:
     environment = {
         **os.environ,
         "PATH": f"{place / 'bin'}:{os.environ['PATH']}",
-        "DEB_BUILD_OPTIONS": f"parallel={jobs} noautodbgsym",
+        # Debian 12's dwz, which comes with stripping, cannot read clang's debug information.
+        "DEB_BUILD_OPTIONS": f"parallel={jobs} nostrip",
     }
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = ["dpkg-buildpackage", "--target=binary", "--no-sign"]

@@ -7,8 +7,8 @@ tests. While one builds, `gcc`, `cc`, `g++` and `c++` are the compiler under tes
 nothing of a package is changed. `mlgo-clang` has the policy and the options that ship, or those of --policy_path and
 --options.
 
-A package whose build or tests fail with plain clang is counted and left out. Sizes are those of the programs and shared
-libraries in the binary packages, stripped. --output_dir has a record and a log of each build, and the same command
+A package whose build or tests fail with plain clang is counted and left out. Sizes are those of the text of programs
+and shared libraries in the binary packages. --output_dir has a record and a log of each build, and the same command
 continues. Exit status: 1 if a package builds and passes its tests with plain clang only.
 """
 
@@ -24,9 +24,10 @@ from compiler_opt import pretrained
 from compiler_opt.deploy.deployment import deploy
 from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import ConfigError
-from compiler_opt.files import check_folder_writable, exclusive_directory
+from compiler_opt.files import exclusive_directory
 from compiler_opt.kept_results import RecordFile, check_conditions
 from compiler_opt.llvm.toolchain import probe
+from compiler_opt.pass_options.sets import LEVELS
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.formatting import aligned, bytes_text, change_text
 from compiler_opt.tools import entry_point, shared_flags
@@ -53,8 +54,9 @@ def entry() -> int:
             raise ConfigError(f"{tool}: not found on PATH; install the package {package}")
     if os.geteuid() != 0:
         raise ConfigError("expected to be root, since packages are installed; use a container or a virtual machine")
+    if wrong := set(_LEVELS.value) - set(LEVELS):
+        raise ConfigError(f"--levels: expected some of {', '.join(LEVELS)}, found {min(wrong)}")
     folder = Path(_OUTPUT_DIR.value).absolute()
-    check_folder_writable(folder)
     toolchain = probe(_CLANG_PATH.value)
     name = _POLICY_PATH.value
     with exclusive_directory(folder, "--output_dir"):
@@ -82,8 +84,7 @@ def entry() -> int:
             source = folder / "source" / package
             if not source.is_dir():
                 apt("build-dep", package)
-                source.mkdir(parents=True)
-                apt("source", package, cwd=source)
+                apt.unpack(package, source)
             jobs = entry_point.num_workers(_NUM_WORKERS.value)
             file.append([build(package, level, way, compilers[way], folder, jobs)])
         known |= {(record.package, record.level, record.way): record for record in file.records}

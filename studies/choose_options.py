@@ -29,10 +29,10 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import BenchmarkError, CompileError
-from compiler_opt.files import check_folder_writable, exclusive_directory, write_json
+from compiler_opt.files import exclusive_directory, write_json
 from compiler_opt.kept_results import RecordFile
 from compiler_opt.llvm.pass_options import parse_option
-from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.pass_options.measuring import WHOLE_OBJECTS
 from compiler_opt.pass_options.report import gain, options_table
 from compiler_opt.pass_options.screening import (
@@ -52,10 +52,9 @@ from compiler_opt.tools.entry_point import echo
 from studies.option_choice import OptionSet, Step, choose, greedy_menu
 from studies.option_trust import reason_against
 
-_DATA_PATH = shared_flags.required_path("data_path", "A corpus of projects to train on.")
+_CORPUS = shared_flags.CorpusFlags(module_filter=False, projects=True)
 _SCREENING = shared_flags.path("screening", "The folder of `screen_options`; without it, --start only loses options.")
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results.")
-_PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus; by default all.")
 _MODULES = flags.DEFINE_integer("modules_per_project", 10, "Modules of each project that sets are measured on.", 1)
 _START = flags.DEFINE_string("start", "", "Options to begin with, with spaces between them.")
 _REFUSED = flags.DEFINE_list("refused", [], "Names of options that are not chosen, besides those of option_trust.py.")
@@ -143,14 +142,9 @@ class Programs:
 
 @entry_point.command
 def entry() -> None:
-    toolchain = probe(_CLANG_PATH.value)
-    corpus = Corpus.load(str(_DATA_PATH.value))
-    if _PROJECTS.value:
-        corpus = corpus.select(projects=_PROJECTS.value)
-    corpus.check_compiler(toolchain.version, toolchain.clang)
+    corpus, toolchain = _CORPUS.read(_CLANG_PATH.value)
     languages = {name: modules[0].language() for name, modules in corpus.projects().items()}
     folder: Path = _OUTPUT_DIR.value
-    check_folder_writable(folder)
     num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     ranked = _ranked(_SCREENING.value) if _SCREENING.value else []
     architectures = {(target or toolchain.target).partition("-")[0] for target in (corpus.modules[0].target(), None)}

@@ -13,23 +13,19 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from absl import flags
-
-from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.cost_models.compiling import compile_object
 from compiler_opt.errors import CompileError, CorpusError
 from compiler_opt.llvm.scratch import scratch_directory
-from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.pass_options.sets import OptionSets, shipped
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 
-_DATA_PATH = shared_flags.required_path("data_path", "The corpus.")
+_CORPUS = shared_flags.CorpusFlags(module_filter=False, projects=True)
 _OPTIONS = shared_flags.path("options", "A file of option sets; by default the one that ships for the compiler.")
 _MENU = shared_flags.path("menu", "A menu that `choose_options` has written, all sets of which are checked, too.")
-_PROJECTS = flags.DEFINE_list("projects", [], "Comma-separated projects of the corpus; by default all.")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
 
@@ -39,11 +35,7 @@ _TIMEOUT_S = 600.0
 
 @entry_point.command
 def entry() -> int:
-    toolchain = probe(_CLANG_PATH.value)
-    corpus = Corpus.load(str(_DATA_PATH.value))
-    if _PROJECTS.value:
-        corpus = corpus.select(projects=_PROJECTS.value)
-    corpus.check_compiler(toolchain.version, toolchain.clang)
+    corpus, toolchain = _CORPUS.read(_CLANG_PATH.value)
     chosen = OptionSets.load(_OPTIONS.value) if _OPTIONS.value else shipped(toolchain.version[0])
     menu = [tuple(each["options"].split()) for each in json.loads(_MENU.value.read_text())] if _MENU.value else []
 

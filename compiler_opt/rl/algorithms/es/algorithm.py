@@ -54,7 +54,8 @@ class EvolutionStrategies(Algorithm):
 
     def judge(self, gain: float) -> dict[str, float]:
         """Learns from the gain of the `probe`; returns metrics."""
-        raise NotImplementedError
+        del gain
+        return {}
 
     def collection_policy(self) -> CollectionPolicy:
         settings, num_rollouts = self._context.rollout_settings(), self._context.config.rollouts_per_module
