@@ -37,7 +37,7 @@ from compiler_opt.tensorflow_loading import load_tensorflow, require_tensorflow
 from compiler_opt.tools import entry_point, shared_flags
 from studies.ranking import report
 from studies.ranking.builds import BuildProfiler
-from studies.ranking.costs import LEARNED_RUNTIME, Costs, Predict, Pricer, models
+from studies.ranking.costs import LEARNED_RUNTIME, CostModels, Costs, Predict, models
 from studies.ranking.measuring import BuildMeasurer, ProgramBuilds, variants_with
 from studies.ranking.report import MIN_BUILDS, RankedProgram
 
@@ -48,7 +48,7 @@ _BENCHMARK = flags.DEFINE_multi_string(
     "A command to run; its first word is the program, by its path in a variant's folder. It always prints the same. "
     "Give several for several programs; those of the same program are added up.",
 )
-_BASE = flags.DEFINE_string("base", "default", "The variant that counts are carried from.")
+_BASE = flags.DEFINE_string("base", "default", "The variant whose profile is matched to the other builds.")
 _VARIANT = flags.DEFINE_multi_string("variant", [], "A variant to compare; may be repeated; by default all.")
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results.")
 _MODEL_DIR = shared_flags.path("model_dir", "Folder of a model of `cost_model train`.")
@@ -94,24 +94,24 @@ def _network(decoder: Decoder) -> Predict | None:
     return functools.partial(ThroughputModel.load(_MODEL_DIR.value).predict, decoder=decoder)
 
 
-def _priced(
+def _costs(
     program: ProgramBuilds, collector: Collector, source: str, decoder: Decoder, predict: Predict | None
 ) -> dict[str, Costs]:
     """What each model says of each build; `source` is that of llvm-mca's labels."""
     codes = {block.code for build in program.builds.values() for block in build.blocks}
     labelled, _ = collector.label([Block(code, "", "", 0, 0.0) for code in sorted(codes - {b""})])
-    pricer = Pricer(decoder, {block.code: block.labels[source] for block in labelled}, predict)
+    cost_models = CostModels(decoder, {block.code: block.labels[source] for block in labelled}, predict)
     base = program.builds[_BASE.value]
-    return {variant: pricer.price(base, build) for variant, build in program.builds.items()}
+    return {variant: cost_models.costs(base, build) for variant, build in program.builds.items()}
 
 
 def _ranked(
     benchmarks: Mapping[str, Benchmark],
     variants: Sequence[str],
     measurer: BuildMeasurer,
-    price: Callable[[ProgramBuilds], dict[str, Costs]],
+    costs_of: Callable[[ProgramBuilds], dict[str, Costs]],
 ) -> list[RankedProgram]:
-    """Measures and prices the builds of each program; names builds, and programs, that are left out."""
+    """Measures the builds of each program, and computes their costs; names builds, and programs, that are left out."""
     ranked: list[RankedProgram] = []
     failures: list[str] = []
     steps = len(benchmarks) * (1 + len(variants) + _ROUNDS.value)
@@ -123,8 +123,8 @@ def _ranked(
                 failures.append(f"left out {name}: {error}")
                 continue
             failures += [f"left out {name} of {variant}: {reason}" for variant, reason in measured.left_out.items()]
-            # Builds take much memory, so those of the next program come after these are priced.
-            ranked.append(RankedProgram(name, price(measured), measured.wall, measured.left_out))
+            # Builds take much memory, so those of the next program come after the costs of these.
+            ranked.append(RankedProgram(name, costs_of(measured), measured.wall, measured.left_out))
     if all(len(program.costs) < MIN_BUILDS for program in ranked):
         raise BenchmarkError(f"expected {MIN_BUILDS} builds of a program that print the same; {failures[0]}")
     for line in failures:
@@ -159,14 +159,14 @@ def entry() -> None:
     with exclusive_directory(output, "--output_dir"):
         profiler = BuildProfiler(output, toolchain, decoder)
         measurer = BuildMeasurer(output, profiler, builds_dir, _BASE.value, _ROUNDS.value)
-        price = functools.partial(
-            _priced,
+        costs_of = functools.partial(
+            _costs,
             collector=Collector(output, labeller),
             source=labeller.source,
             decoder=decoder,
             predict=predict,
         )
-        programs = _ranked(benchmarks, variants, measurer, price)
+        programs = _ranked(benchmarks, variants, measurer, costs_of)
         comparisons = report.compare_all(programs, models(learned=predict is not None))
         about = {
             "base": _BASE.value,

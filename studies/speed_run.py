@@ -196,17 +196,17 @@ class SpeedRun:
     def _searched(self, builds: ProgramBuilds, text_bytes: int, own_share: float, state: Path) -> Decisions:
         """The decisions that a search has found; none if it has found nothing that is worth its text."""
         costs, profile = block_costs.load(block_costs.INSTRUCTIONS, self.toolchain), builds.compiled_profile()
-        price = CostWeights(profile, costs, self.text_percent / 100 * text_bytes, own_share)
+        weights = CostWeights(profile, costs, self.text_percent / 100 * text_bytes, own_share)
         with (
-            profiled_pool(self.toolchain, price, self.num_workers) as pool,
-            weighted_bar(builds.folder.name, "instructions", price.bytes_per_percent) as show,
+            profiled_pool(self.toolchain, weights, self.num_workers) as pool,
+            weighted_bar(builds.folder.name, "instructions", weights.bytes_per_percent) as show,
         ):
             return search_profiled(
                 [dataclasses.replace(module, trusted=True) for module in builds.modules],
                 pool,
                 self.toolchain,
                 SearchSettings(budget=_BUDGET, max_minutes=self.minutes, seed=self.seed, min_modules=pool.num_workers),
-                price,
+                weights,
                 name=builds.folder.name,
                 folder=state,
                 identity={"program": builds.folder.name, "profile": profile.identity},

@@ -1,4 +1,4 @@
-"""Which functions of a program made another build of it cheaper or dearer, when many of them differ at once.
+"""Which functions of a program made another build of it cheaper or more expensive, when many of them differ at once.
 
     attribution = Attribution(profile_of_base, metric, is_own=lambda file: file.startswith("/home/me/build/"))
     attribution.changes(profile_of_other_build)     # by symbol: what this function's code costs more than before

@@ -94,7 +94,7 @@ def plan(
     max_modules: int | None = None,
     seconds: Mapping[int, float] = {},
 ) -> Plan:
-    """Chooses moves from candidates, given with their expected savings.
+    """Chooses moves from candidates, given with their expected gains.
 
     Args:
       program: its state.
@@ -106,7 +106,7 @@ def plan(
         first; otherwise, those that save most in a compile.
     """
     ordered = sorted(candidates, key=lambda each: (-each[0], each[1].key))
-    worth: collections.defaultdict[int, float] = collections.defaultdict(float)
+    gains: collections.defaultdict[int, float] = collections.defaultdict(float)
     chosen: list[tuple[float, Move, frozenset[int]]] = []
     taken = _Taken(program)
     counts: collections.Counter[int] = collections.Counter()
@@ -117,13 +117,13 @@ def plan(
         chosen.append((expected, move, modules))
         for module in modules:
             counts[module] += 1
-            worth[module] += expected / len(modules)
+            gains[module] += expected / len(modules)
     for module, compile_s in seconds.items():
-        worth[module] /= max(_MIN_COMPILE_S, compile_s)
-    best_first = sorted((module for module in worth if worth[module] > 0), key=lambda module: (-worth[module], module))
+        gains[module] /= max(_MIN_COMPILE_S, compile_s)
+    best_first = sorted((module for module in gains if gains[module] > 0), key=lambda module: (-gains[module], module))
     if best_first:
-        least = _MIN_SHARE * worth[best_first[0]]
-        best_first = [m for rank, m in enumerate(best_first) if rank < min_modules or worth[m] >= least]
+        least = _MIN_SHARE * gains[best_first[0]]
+        best_first = [m for rank, m in enumerate(best_first) if rank < min_modules or gains[m] >= least]
     selected = set(best_first[:max_modules])
     kept = [each for each in chosen if each[2] <= selected]
     if not kept:

@@ -233,7 +233,7 @@ def _connect(sets: "_DisjointSets", caller: Caller, old: Build, new: Build, chan
     after = {(call.callee, call.ordinal): call.inlined for call in new.calls.get(caller, ())}
     for callee, ordinal in before.keys() | after.keys():
         if before.get((callee, ordinal)) != after.get((callee, ordinal)):
-            # The callee appears or vanishes or, where measured costs count as bytes, its other calls are dear or cheap.
+            # The callee appears or vanishes or, where measured costs count as bytes, its other calls are cheap or not.
             unit = new.unit(callee)
             if unit in changed:
                 sets.union(caller, unit)

@@ -197,7 +197,7 @@ class Search:
         self._program = self._base.copy()
         self._limits = {m: self._limits.get(m, self._settings.max_moves) for m in base}
         starts = [self._build(without)]
-        # Where costs are measured, nothing is compared with the other starts later, and they are dear.
+        # Where costs are measured, nothing is compared with the other starts later, and they are expensive.
         is_needed = self._resumed is None or self._hotness is None
         for compiler in self._other_starts if is_needed else ():
             starts.append(self._build(self._compile({m: {} for m in base}, compiler)))

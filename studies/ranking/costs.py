@@ -3,7 +3,7 @@
     instructions, measured         that the run executed, libraries included
     cycle estimate, measured       callgrind's, of that run
     MODEL, own                     the sum over blocks of count x cost, with the build's own counts
-    MODEL, carried                 the same, with the counts of a run of the base build, see `carrying`
+    MODEL, matched                 the same, with the counts of a run of the base build, see `stale_profile_matching`
     MODEL, estimated               the same, with the compiler's frequencies and one call of each function
 
 Costs of a block, which do not depend on what runs before it:
@@ -29,9 +29,9 @@ from compiler_opt.cost_models.block_costs import INSTRUCTIONS, MCA, REGALLOC_SCO
 from compiler_opt.cost_models.throughput.blocks import ANNOTATIONS, UNKNOWN, Block
 from compiler_opt.cost_models.throughput.instructions import Decoder, Instruction
 from studies.ranking.builds import Build
-from studies.ranking.carrying import Carried, carry
+from studies.ranking.stale_profile_matching import MatchedProfile, match_profile
 
-MEASURED, OWN, CARRIED, ESTIMATED = "measured", "own", "carried", "estimated"
+MEASURED, OWN, MATCHED, ESTIMATED = "measured", "own", "matched", "estimated"
 """Sources of counts."""
 
 CYCLE_ESTIMATE = "cycle estimate"
@@ -60,7 +60,7 @@ def models(*, learned: bool) -> list[Model]:
     """All of them, in order; the learned ones only if there is a network."""
     names = [INSTRUCTIONS, REGALLOC_SCORE, MCA, MCA_PENALTIES, *([LEARNED, LEARNED_RUNTIME] if learned else [])]
     references = [Model(INSTRUCTIONS, MEASURED), Model(CYCLE_ESTIMATE, MEASURED)]
-    measured = [Model(name, counts) for counts in (OWN, CARRIED) for name in names]
+    measured = [Model(name, counts) for counts in (OWN, MATCHED) for name in names]
     # Without a run, nothing is known about misses.
     estimated = [Model(name, ESTIMATED) for name in names if name not in (MCA_PENALTIES, LEARNED_RUNTIME)]
     return [*references, *measured, *estimated]
@@ -72,17 +72,17 @@ class Costs:
 
     Attributes:
       by_model: one number for each.
-      instructions_priced: the part of all instructions that the run executed that is in blocks with a cost.
-      counts_measured: the part of the carried instructions that is in blocks whose counts per call were measured.
+      instructions_with_cost: the part of all instructions that the run executed that is in blocks with a cost.
+      counts_measured: the part of the matched instructions that is in blocks whose counts per call were measured.
     """
 
     by_model: Mapping[Model, float]
-    instructions_priced: float
+    instructions_with_cost: float
     counts_measured: float
 
 
-class Pricer:
-    """Prices the builds of programs."""
+class CostModels:
+    """All cost models, of builds of programs."""
 
     def __init__(self, decoder: Decoder, cycles: Mapping[bytes, float], predict: Predict | None = None):
         """Takes cycles by the code of blocks, as llvm-mca says, and a network, if there is one."""
@@ -91,23 +91,23 @@ class Pricer:
         self._predict = predict
         self._predicted: dict[tuple[bytes, tuple[float, ...]], float] = {}
 
-    def price(self, base: Build, build: Build) -> Costs:
+    def costs(self, base: Build, build: Build) -> Costs:
         """What each model says of a build of the same program as the base build, or of the base build itself."""
-        carried = carry(base, build)
+        matched = match_profile(base, build)
         decoded = self._decoded(build)
         sizes = _sizes(decoded)
         cycles = np.array([self._cycles.get(block.code, 0.0) for block in build.blocks])
         scores = np.array([regalloc_cost(instructions) for instructions in decoded])
         costs = {INSTRUCTIONS: sizes, REGALLOC_SCORE: scores, MCA: cycles}
-        per_execution, elsewhere = penalties(base, carried)
+        per_execution, elsewhere = penalties(base, matched)
         costs[MCA_PENALTIES] = cycles + per_execution
         if self._predict is not None:
-            costs[LEARNED] = self._learned(build, np.full(carried.annotations.shape, np.nan), sizes > 0)
-            runs = (sizes > 0) & ((build.counts > 0) | (carried.counts > 0))
-            known = np.isfinite(carried.annotations)
-            costs[LEARNED_RUNTIME] = self._learned(build, np.where(known, carried.annotations, _usual(base)), runs)
+            costs[LEARNED] = self._learned(build, np.full(matched.annotations.shape, np.nan), sizes > 0)
+            runs = (sizes > 0) & ((build.counts > 0) | (matched.counts > 0))
+            known = np.isfinite(matched.annotations)
+            costs[LEARNED_RUNTIME] = self._learned(build, np.where(known, matched.annotations, _usual(base)), runs)
         frequencies = np.array([block.frequency for block in build.blocks], np.float64)
-        counts = {OWN: build.counts, CARRIED: carried.counts, ESTIMATED: frequencies}
+        counts = {OWN: build.counts, MATCHED: matched.counts, ESTIMATED: frequencies}
         by_model = {
             Model(INSTRUCTIONS, MEASURED): float(build.total.instructions),
             Model(CYCLE_ESTIMATE, MEASURED): float(build.total.cycles),
@@ -117,11 +117,11 @@ class Pricer:
                 if model.counts != MEASURED
             },
         }
-        instructions = carried.counts * sizes
+        instructions = matched.counts * sizes
         return Costs(
             by_model,
             by_model[Model(INSTRUCTIONS, OWN)] / max(1, build.total.instructions),
-            float(instructions[carried.is_measured].sum() / max(1.0, instructions.sum())),
+            float(instructions[matched.is_measured].sum() / max(1.0, instructions.sum())),
         )
 
     def _decoded(self, build: Build) -> list[Sequence[Instruction]]:
@@ -156,7 +156,7 @@ def _usual(base: Build) -> np.ndarray:
     return np.nan_to_num(base.annotations).T @ base.counts / max(1.0, base.counts.sum())
 
 
-def penalties(base: Build, carried: Carried) -> tuple[np.ndarray, float]:
+def penalties(base: Build, matched: MatchedProfile) -> tuple[np.ndarray, float]:
     """Cycles for misses and mispredictions of the base build in another build.
 
     Returns:
@@ -165,7 +165,7 @@ def penalties(base: Build, carried: Carried) -> tuple[np.ndarray, float]:
     """
     weights = np.array([PENALTIES[name] for name in ANNOTATIONS])
     spent = np.nan_to_num(base.annotations) @ weights * base.counts
-    return np.nan_to_num(carried.annotations) @ weights, float(spent[carried.is_lost].sum())
+    return np.nan_to_num(matched.annotations) @ weights, float(spent[matched.is_lost].sum())
 
 
 def _total(values: np.ndarray) -> float:

@@ -180,8 +180,8 @@ def csv_rows(programs: Sequence[RankedProgram]) -> list[dict[str, Any]]:
                     "at least": "" if wall is None else wall.ratio.low,
                     "at most": "" if wall is None else wall.ratio.high,
                     **{str(model): cost for model, cost in costs.by_model.items()},
-                    "part of instructions with a cost": costs.instructions_priced,
-                    "part of carried instructions with measured counts": costs.counts_measured,
+                    "part of instructions with a cost": costs.instructions_with_cost,
+                    "part of matched instructions with measured counts": costs.counts_measured,
                 }
             )
     return rows

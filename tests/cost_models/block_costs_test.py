@@ -80,11 +80,11 @@ def test_a_network_sees_annotations(toolchain: Toolchain, tmp_path: Path) -> Non
 def test_what_is_known_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[bytes]] = []
 
-    def price(blocks: Sequence[Block]) -> np.ndarray:
+    def code_bytes(blocks: Sequence[Block]) -> np.ndarray:
         asked.append([each.code for each in blocks])
         return np.array([np.nan if each.code == NO_CODE else len(each.code) for each in blocks])
 
-    costs = BlockCosts("bytes", price)
+    costs = BlockCosts("bytes", code_bytes)
     assert costs([block(ADD), block(NO_CODE), block(ADD, misses=1)]).tolist() == [3, 0, 3]
     assert costs([block(ADD), block(LOAD + ADD)]).tolist() == [3, 6]
     assert asked == [[ADD, NO_CODE], [LOAD + ADD]]

@@ -121,8 +121,8 @@ def _explained(module: _Module) -> Iterator[tuple[str, set[str]]]:
 
 def test_costs_are_credited_to_a_function_that_holds_the_body(modules: list[_Module]) -> None:
     """Rather to one of the module's own. Unlike elsewhere, a part of a coroutine does not hold the coroutine's body."""
-    priced = ProfiledModule(frozenset({"priced"}), frozenset({"priced"}), {"priced": 1.0}, {"priced": 1.0}, [])
-    costs = ProfiledCosts([priced], [])
+    hot = ProfiledModule(frozenset({"hot"}), frozenset({"hot"}), {"hot": 1.0}, {"hot": 1.0}, [])
+    costs = ProfiledCosts([hot], [])
     for module in modules:
         shared = frozenset(module.sizes.function_comdats)
         calls = [
@@ -131,7 +131,7 @@ def test_costs_are_credited_to_a_function_that_holds_the_body(modules: list[_Mod
             if done
         ]
         for gone in module.sites.functions:
-            saving = [*calls, InlinedCall(gone, "priced", 1.0)]
+            saving = [*calls, InlinedCall(gone, "hot", 1.0)]
             functions = frozenset(module.sizes.functions) - {gone}
             found = costs.of(ProfiledModule(functions, shared, {}, {}, saving))
             assert found.keys() <= module.emitted(gone) - {gone} and len(found) <= 1

@@ -67,7 +67,7 @@ def test_a_call_that_runs_often_is_expected_to_save_more() -> None:
     assert gained == {("hot", "leaf"): 2000, ("cold", "hot"): 0, ("hot", "inner"): 0, ("inner", "leaf"): 0}
 
 
-class Priced:
+class Weighted:
     """A compiler for which each call that is left in `hot` costs 500 bytes more."""
 
     def __init__(self) -> None:
@@ -80,14 +80,14 @@ class Priced:
             left = sum(site.caller == "hot" and not done for site, done in zip(each.sites, each.inlined, strict=True))
             sizes = each.sizes
             functions = {**sizes.functions, "hot": sizes.functions["hot"] + 500 * left}
-            priced = dataclasses.replace(sizes, functions=functions, text_bytes=sizes.text_bytes + 500 * left)
-            results[module] = dataclasses.replace(each, sizes=priced)
+            weighted = dataclasses.replace(sizes, functions=functions, text_bytes=sizes.text_bytes + 500 * left)
+            results[module] = dataclasses.replace(each, sizes=weighted)
         return results
 
 
 def test_a_search_where_it_is_hot_leaves_the_rest_to_the_default() -> None:
     hotness = Hotness(frozenset({"hot"}), {("hot", "leaf"): 1000.0})
-    found = Search(Priced(), 1, SearchSettings(budget=60), hotness=lambda: hotness).run()
+    found = Search(Weighted(), 1, SearchSettings(budget=60), hotness=lambda: hotness).run()
     calls = {name: calls for (name, _), calls in found.best.builds[0].calls.items()}
     assert all(call.inlined for call in calls["hot"])
     before = {name: calls for (name, _), calls in found.base.builds[0].calls.items()}

@@ -15,7 +15,7 @@ from tests.measure.running import PROGRAM, built
 
 CLANG = "/usr/bin/clang-22"
 OPTIONS = ("-fbasic-block-address-map", *FLAGS[1:])
-LEARNED = ("learned (own)", "learned + runtime (own)", "learned (carried)", "learned + runtime (carried)")
+LEARNED = ("learned (own)", "learned + runtime (own)", "learned (matched)", "learned + runtime (matched)")
 
 
 def make_builds(folder: Path) -> None:
@@ -71,7 +71,7 @@ def test_ranks_builds_and_continues(tmp_path: Path) -> None:
     assert "lacks-it" not in again.stderr
     assert re.search(r"all variants against cycle estimate: 1 program, 3 builds; 3 of 3 pairs", again.stdout)
     assert re.search(r"\ninstructions +own +1\.00 \(1\.00 to 1\.00\) +100% \(100% to 100%\)", again.stdout)
-    assert re.search(r"\nlearned \+ runtime +carried +", again.stdout)
+    assert re.search(r"\nlearned \+ runtime +matched +", again.stdout)
     with (tmp_path / "out/ranking.csv").open() as file:
         rows = {row["variant"]: row for row in csv.DictReader(file)}
     assert list(rows) == ["default", "level-0", "level-2"]
@@ -80,7 +80,7 @@ def test_ranks_builds_and_continues(tmp_path: Path) -> None:
     assert estimates["level-0"] > estimates["default"]
     # Calls of `hot` are 1,000 and 3,000, and its loop runs 20 times in each.
     assert float(rows["default"]["instructions (own)"]) > 4000 * 20
-    assert float(rows["default"]["instructions (carried)"]) == float(rows["default"]["instructions (own)"])
+    assert float(rows["default"]["instructions (matched)"]) == float(rows["default"]["instructions (own)"])
     figures = json.loads((tmp_path / "out/ranking.json").read_text())
     assert figures["commands"] == {"bench": ["./bench 1000", "./bench 3000"]}
     assert list(figures["programs"][0]["left_out"]) == ["without-map", "wrong-output"]

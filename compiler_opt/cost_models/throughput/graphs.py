@@ -41,7 +41,7 @@ class EdgeKind(enum.IntEnum):
     INDEX = 4
     SEGMENT = 5
     DISPLACEMENT = 6
-    CARRIED = 7
+    LOOP_CARRIED = 7
     """From the last value of a register to the one that the next run of the block begins with."""
 
 
@@ -191,7 +191,7 @@ def encode_graphs(blocks: Sequence[Sequence[Instruction]], numbers: Numbers) -> 
             edges(block[instruction[is_edge]], sender[is_edge], receiver[is_edge], kind[is_edge]),
             edges(block[instruction[written]], number[own[values.writer]], number[written], EdgeKind.OUTPUT),
             edges(last_block[is_new], number[own[values.last_writer[is_new]]], last[is_new], EdgeKind.OUTPUT),
-            edges(last_block, last, number[values.carried_to], EdgeKind.CARRIED),
+            edges(last_block, last, number[values.carried_to], EdgeKind.LOOP_CARRIED),
         ),
     )
 

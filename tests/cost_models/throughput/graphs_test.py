@@ -59,9 +59,9 @@ def test_graph_by_hand() -> None:
         (7, 9, EdgeKind.STRUCTURAL),
         (7, 10, EdgeKind.OUTPUT),
         (10, 9, EdgeKind.INPUT),
-        (8, 1, EdgeKind.CARRIED),
+        (8, 1, EdgeKind.LOOP_CARRIED),
         (6, 11, EdgeKind.OUTPUT),
-        (11, 4, EdgeKind.CARRIED),
+        (11, 4, EdgeKind.LOOP_CARRIED),
     )
 
 

@@ -74,7 +74,7 @@ class _Builder:
         """Adds the edges from one run of the block to the next."""
         for register, first in self._first_values.items():
             if register in self._writers:
-                self.edges.append((self._value(register), first, EdgeKind.CARRIED))
+                self.edges.append((self._value(register), first, EdgeKind.LOOP_CARRIED))
 
     def _value(self, register: str) -> int:
         """The node of the register's current value."""

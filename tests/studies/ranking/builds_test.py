@@ -10,7 +10,7 @@ from compiler_opt.errors import BenchmarkError, ProtocolError
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.measure.benchmark import Benchmark
 from studies.ranking.builds import Build, BuildProfiler, direct_targets
-from studies.ranking.carrying import carry
+from studies.ranking.stale_profile_matching import match_profile
 from tests.measure.running import PROGRAM, built
 
 OPTIONS = ("-fbasic-block-address-map", *FLAGS[1:])
@@ -64,7 +64,7 @@ def test_another_register_allocator_runs_what_was_carried(tmp_path: Path, newer:
     built(tmp_path / "base", PROGRAM, *OPTIONS)
     built(tmp_path / "basic", PROGRAM, *OPTIONS, "-mllvm", "-regalloc=basic")
     base, basic = profiled(tmp_path, newer, "base"), profiled(tmp_path, newer, "basic")
-    assert carry(base, basic).counts == pytest.approx(basic.counts)
+    assert match_profile(base, basic).counts == pytest.approx(basic.counts)
 
 
 def test_refuses_what_cannot_be_compared(tmp_path: Path, newer: Toolchain) -> None:

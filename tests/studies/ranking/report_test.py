@@ -79,6 +79,6 @@ def test_files() -> None:
 def test_rows_are_in_order() -> None:
     names = [str(model) for model in models(learned=True)]
     assert names[:3] == ["instructions (measured)", "cycle estimate (measured)", "instructions (own)"]
-    assert names[-5] == "learned + runtime (carried)" and names[-1] == "learned (estimated)"
+    assert names[-5] == "learned + runtime (matched)" and names[-1] == "learned (estimated)"
     assert len(names) == 2 + 2 * 6 + 4
     assert len(models(learned=False)) == 2 + 2 * 4 + 3

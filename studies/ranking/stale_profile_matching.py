@@ -1,4 +1,4 @@
-"""Carries what was measured of a base build over to another build of the program, which then need not run.
+"""Stale-profile matching: what was measured of a base build, for another build of the program, which need not run.
 
 The compiler numbers blocks before it allocates registers. So a function that has been compiled alike up to there has
 blocks with the same numbers and estimated frequencies in both builds, but for a few that later passes add or remove;
@@ -12,6 +12,8 @@ and one that no longer is inlined is called more. The compiler's estimates say b
 by is about the same in both builds; of a function without direct calls in the base build, the estimates themselves are
 taken, by the callers' factors. What direct calls do not explain (calls through pointers, from code without an address
 map, and within recursion) stays as it was measured.
+
+Other ways to match blocks: Ayupov, Panchenko and Pupyrev, *Stale Profile Matching*, 2024.
 """
 
 import dataclasses
@@ -23,7 +25,7 @@ from studies.ranking.builds import Build
 
 
 @dataclasses.dataclass(frozen=True)
-class Carried:
+class MatchedProfile:
     """What a build would do, from a run of the base build. Legend: N blocks of the build, B of the base build.
 
     Attributes:
@@ -39,8 +41,8 @@ class Carried:
     is_lost: np.ndarray
 
 
-def carry(base: Build, build: Build) -> Carried:
-    """Carries counts and annotations over; of the base build to itself, they are what was measured."""
+def match_profile(base: Build, build: Build) -> MatchedProfile:
+    """Matches the blocks of a build with those of the base build; of itself, the profile is what was measured."""
     names = {name: number for number, name in enumerate(build.names())}
     # `[F of the base]`, -1 for a function that the other build lacks.
     matched = np.array([names.get(name, -1) for name in base.names()], np.int64)
@@ -77,7 +79,7 @@ def carry(base: Build, build: Build) -> Carried:
             if len(similar):
                 rates[row] = rates[similar].mean()
     called = _calls(base, build, matched, rates)
-    return Carried(rates * called[build.functions], annotations, is_measured, is_lost)
+    return MatchedProfile(rates * called[build.functions], annotations, is_measured, is_lost)
 
 
 def _calls(base: Build, build: Build, matched: np.ndarray, rates: np.ndarray) -> np.ndarray:
