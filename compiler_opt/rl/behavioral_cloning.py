@@ -1,7 +1,7 @@
 """Behavioural cloning: supervised learning of another policy's decisions, such as those of the default heuristic.
 
-Legend: N examples (decisions of a trace), R pieces of them with T decisions each (see `rl.pieces`), P pieces and B
-examples of a minibatch, S minibatches of an epoch.
+Legend: N examples (decisions of a trace), R sequences of T of them (see `rl.truncated_sequences`), P sequences and
+B examples of a minibatch, S minibatches of an epoch.
 
 Labels are smoothed: a policy that is certain of every decision never explores, which leaves reinforcement learning
 nothing to compare. A teacher gives its probabilities as labels instead, which say what matters to it and what does not
@@ -27,8 +27,8 @@ from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl.config import BehavioralCloningConfig
 from compiler_opt.rl.history import History
 from compiler_opt.rl.learner import gradient_steps, minibatch_order, save_run_policy
-from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.trace_files import Trace
+from compiler_opt.rl.truncated_sequences import sequences_per_step, truncate
 from compiler_opt.spaces.action_space import ActionSpace
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
@@ -253,9 +253,9 @@ class Cloner:
         for epoch in range(1, config.num_epochs + 1):
             start_s = time.monotonic()
             self._optimizer.learning_rate.assign(config.learning_rate * 0.1 ** ((epoch - 1) / config.num_epochs))
-            pieces = cut(self.weights(), training.observations, self._network, rng)
-            order = minibatch_order(len(pieces), pieces_per_step(config.batch_size, self._network), rng)  # [S, P]
-            parts = (tf.constant(pieces.decisions), tf.constant(pieces.states), tf.constant(order))
+            sequences = truncate(self.weights(), training.observations, self._network, rng)
+            order = minibatch_order(len(sequences), sequences_per_step(config.batch_size, self._network), rng)  # [S, P]
+            parts = (tf.constant(sequences.decisions), tf.constant(sequences.states), tf.constant(order))
             loss = float(self._epoch(observations, labels, examples_weights, *parts))
             weights = self.weights()
             entry = {
@@ -296,9 +296,9 @@ class Cloner:
           observations: `[N, ...]` by name.
           labels: `[N, ...]`.
           weights: `[N]`.
-          decisions: `[R, T]`, those of each piece, see `Pieces`.
-          states: `[R, 2 U]`, before each piece.
-          order: indices `[S, P]` of the pieces of minibatches.
+          decisions: `[R, T]`, those of each sequence, see `Sequences`.
+          states: `[R, 2 U]`, before each sequence.
+          order: indices `[S, P]` of the sequences of minibatches.
 
         Returns:
           the mean loss before the steps.

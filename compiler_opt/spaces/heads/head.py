@@ -7,7 +7,7 @@ Legend: N decisions, F features that the network sees.
     actor = head.actor(action_name, config, seed)             # the policy network
     log_probs, entropy = head.evaluate_actions(head.to_weights(actor), observations, actions)
 
-A recurrent actor's observations are pieces of modules, see `networks.RankActor`.
+A recurrent actor's observations are truncated sequences, see `networks.RankActor`.
 
 An *observation* is the input of the trained network: arrays by name. An *action* is what the network learns to choose,
 *advice* what the compiler receives: for a choice they are the same, a real number is quantized.

@@ -47,7 +47,7 @@ DEFAULT = "default"
 
 FIRST, STATE = "is_first", "lstm_state"
 """Further keys for recurrent networks: `[...]`, 1 for a module's first decision, and `[..., 2 U]`, see `policies.lstm`,
-the state before the decision, of which only those that begin a piece are read."""
+the state before the decision, of which only those that begin a sequence are read."""
 
 
 class RankTable:
@@ -75,10 +75,11 @@ class RankActor(network.DistributionNetwork):
 
     `distribution` makes the distribution, described by `spec`, from outputs `[..., num_outputs]` and the observation.
 
-    With `config.lstm_units`, an LSTM comes first. Its observations are *pieces* of `config.lstm_steps` consecutive
-    decisions each (or one piece of fewer), laid end to end: so agents see decisions, which they may weight one by one,
-    and need not know of sequences. A piece begins with its `STATE`, or with zeros where `FIRST` says that a module
-    begins, as it may within a piece, too. (TF-Agents' `LSTMEncodingNetwork` is the same layer without a seed.)
+    With `config.lstm_units`, an LSTM comes first. Its observations are *truncated sequences* of `config.lstm_steps`
+    consecutive decisions each (or one of fewer), laid end to end: so agents see decisions, which they may weight one by
+    one, and need not know of sequences. A sequence begins with its `STATE`, or with zeros where `FIRST` says that a
+    module begins, as it may within a sequence, too. (TF-Agents' `LSTMEncodingNetwork` is the same layer without a
+    seed.)
     """
 
     def __init__(
@@ -124,14 +125,14 @@ class RankActor(network.DistributionNetwork):
         shape = tf.shape(inputs)[:-1]
         steps = tf.minimum(self._steps, tf.reduce_prod(shape))
 
-        def in_pieces(values: tf.Tensor, *elements: int) -> tf.Tensor:
+        def in_sequences(values: tf.Tensor, *elements: int) -> tf.Tensor:
             return tf.reshape(values, [-1, steps, *elements])
 
-        states = in_pieces(observation[STATE], observation[STATE].shape[-1])
+        states = in_sequences(observation[STATE], observation[STATE].shape[-1])
         remembered, _ = self._lstm(
-            in_pieces(inputs, inputs.shape[-1]),
+            in_sequences(inputs, inputs.shape[-1]),
             initial_state=tf.split(states[:, 0], 2, axis=-1),
-            reset_mask=in_pieces(observation[FIRST]) > 0,
+            reset_mask=in_sequences(observation[FIRST]) > 0,
         )
         return tf.reshape(remembered, tf.concat([shape, [remembered.shape[-1]]], 0))
 

@@ -28,9 +28,9 @@ from compiler_opt.rl.algorithms.reinforce.algorithm import ReinforceLearner  # n
 from compiler_opt.rl.behavioral_cloning import Cloned, Cloner, Examples  # noqa: E402
 from compiler_opt.rl.config import BehavioralCloningConfig, TrainingConfig  # noqa: E402
 from compiler_opt.rl.learner import NetworkLearner  # noqa: E402
-from compiler_opt.rl.pieces import cut  # noqa: E402
 from compiler_opt.rl.sampled_decisions import Batch  # noqa: E402
 from compiler_opt.rl.training_context import TrainingContext  # noqa: E402
+from compiler_opt.rl.truncated_sequences import truncate  # noqa: E402
 from compiler_opt.spaces.heads import networks  # noqa: E402
 from compiler_opt.spaces.heads.categorical import BinaryHead  # noqa: E402
 from compiler_opt.spaces.heads.networks import FIRST  # noqa: E402
@@ -39,7 +39,7 @@ _FEATURES = ("a", "b")
 _RECURRENT = NetworkConfig((8,), (8,), lstm_units=8, lstm_steps=8)
 _FEED_FORWARD = NetworkConfig((8,), (8,))
 _LENGTH = 12
-"""Decisions of a module; more than a piece."""
+"""Decisions of a module; more than a sequence."""
 
 
 def _head() -> BinaryHead:
@@ -137,7 +137,7 @@ def test_cloning_imitates_what_depends_on_earlier_decisions() -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 5, 12, 100])
-def test_the_actor_computes_pieces_as_the_policy_decides_modules(steps: int) -> None:
+def test_the_actor_computes_sequences_as_the_policy_decides_modules(steps: int) -> None:
     network = dataclasses.replace(_RECURRENT, lstm_steps=steps)
     learner, rng = _ppo(network), np.random.default_rng(5)
     # Numbers that depend on the state by far.
@@ -146,13 +146,13 @@ def test_the_actor_computes_pieces_as_the_policy_decides_modules(steps: int) -> 
     larger = {name: 4 * values for name, values in weights.lstm.arrays().items()}
     networks.assign(learner.actor, dataclasses.replace(weights, lstm=LSTM(**larger)))
     batch = _sampled(learner.weights(), network, rng, 1.0).take(np.arange(80))
-    pieces = cut(learner.weights(), batch.observations, network, rng)
-    assert pieces.decisions.shape == (-(-80 // steps), steps)
-    assert set(pieces.decisions.reshape(-1).tolist()) == set(range(80))
-    part = pieces.take(batch, np.arange(len(pieces)))
+    sequences = truncate(learner.weights(), batch.observations, network, rng)
+    assert sequences.decisions.shape == (-(-80 // steps), steps)
+    assert set(sequences.decisions.reshape(-1).tolist()) == set(range(80))
+    part = sequences.take(batch, np.arange(len(sequences)))
     observations = {name: tf.constant(values) for name, values in part.observations.items()}
     distribution, _ = learner.actor(observations, step_type=tf.ones(len(part), tf.int32), network_state=())
-    expected = _head().logits(learner.weights(), batch.observations)[pieces.decisions.reshape(-1)]
+    expected = _head().logits(learner.weights(), batch.observations)[sequences.decisions.reshape(-1)]
     np.testing.assert_allclose(distribution.logits.numpy(), expected, atol=1e-4)
     log_probs = distribution.log_prob(part.actions).numpy()
     np.testing.assert_allclose(log_probs, part.log_probs, atol=1e-4)

@@ -1,6 +1,7 @@
 """DQN and double DQN by TF-Agents: rollouts that explore, a replay of their decisions, and a target network.
 
-Legend: N decisions, A actions, B decisions of a minibatch: of a recurrent network, those of pieces (`rl.pieces`).
+Legend: N decisions, A actions, B decisions of a minibatch: of a recurrent network, those of
+`rl.truncated_sequences`.
 
     sample actions from softmax(Q / temperature)                     # TF-Agents' Boltzmann policy, shipped as a network
     remember the latest decisions
@@ -27,11 +28,11 @@ from compiler_opt.collect.groups import Group
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithms.dqn import DQNConfig
 from compiler_opt.rl.learner import NetworkLearner, correlation
-from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.replay import Replay
 from compiler_opt.rl.sampled_algorithm import SampledAlgorithm
 from compiler_opt.rl.sampled_decisions import Batch
 from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.truncated_sequences import sequences_per_step, truncate
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.categorical import CategoricalHead
 
@@ -122,12 +123,12 @@ class DQNLearner(NetworkLearner):
             return {}
         config, losses = self._config, []
         weights = self.weights()
-        pieces = cut(weights, batch.observations, self._network, rng)
+        sequences = truncate(weights, batch.observations, self._network, rng)
         # Nothing is observed after the end; whatever stands there has no weight.
-        later = pieces.following(weights, batch.observations) if config.discount else pieces
+        later = sequences.following(weights, batch.observations) if config.discount else sequences
         for _ in range(config.steps):
-            indices = rng.integers(len(pieces), size=pieces_per_step(config.minibatch_size, self._network))
-            part, following = pieces.take(batch, indices), later.take(batch, indices)
+            indices = rng.integers(len(sequences), size=sequences_per_step(config.minibatch_size, self._network))
+            part, following = sequences.take(batch, indices), later.take(batch, indices)
             ends = part.is_last | (config.discount == 0)
             loss = self._train(
                 dict(part.observations), part.actions, part.advantages, dict(following.observations), ends, part.weights

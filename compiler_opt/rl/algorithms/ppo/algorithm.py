@@ -9,8 +9,8 @@ Legend: N decisions of an iteration.
     with kl_target: -ratio * advantage + adaptive weight * KL(policy before the update, policy) instead of the minimum
 
 Each decision is a sequence of length 1 (`[N, 1]`): `collect.advantages` assigns credit to decisions, so there is no
-discounting over time. A recurrent network learns from pieces of rollouts (`rl.pieces`), and computes log probabilities
-from the states before them; to the agent, these are single decisions, too.
+discounting over time. A recurrent network learns from truncated sequences (`rl.truncated_sequences`), and computes
+log probabilities from the states before them; to the agent, these are single decisions, too.
 
 Source: Schulman et al., *Proximal Policy Optimization Algorithms*, 2017.
 
@@ -44,11 +44,11 @@ from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithms.ppo import PPOConfig
 from compiler_opt.rl.config import NoveltyConfig
 from compiler_opt.rl.learner import NetworkLearner
-from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.random_network_distillation import RandomNetworkDistillation
 from compiler_opt.rl.sampled_algorithm import SampledAlgorithm
 from compiler_opt.rl.sampled_decisions import Batch
 from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.truncated_sequences import sequences_per_step, truncate
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
 
@@ -160,14 +160,14 @@ class PPOLearner(NetworkLearner):
             return {}
         if self._before is not None:
             networks.assign(self._before, self.weights())
-        pieces = cut(self.weights(), batch.observations, self._network, rng)
-        visited = min(pieces_per_step(config.max_decisions, self._network), len(pieces))
-        size = min(pieces_per_step(config.minibatch_size, self._network), visited)
+        sequences = truncate(self.weights(), batch.observations, self._network, rng)
+        visited = min(sequences_per_step(config.max_decisions, self._network), len(sequences))
+        size = min(sequences_per_step(config.minibatch_size, self._network), visited)
         steps: list[dict[str, float]] = []
-        for order in epochs(len(pieces), visited, config.num_epochs, rng):
+        for order in epochs(len(sequences), visited, config.num_epochs, rng):
             # Drops the incomplete last minibatch; reshuffling varies what is dropped.
             for start in range(0, visited - size + 1, size):
-                step = self._train(self._columns(pieces.take(batch, order[start : start + size])))
+                step = self._train(self._columns(sequences.take(batch, order[start : start + size])))
                 steps.append({name: float(value) for name, value in step.items()})
         self.average.add()
         means = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
@@ -181,7 +181,7 @@ class PPOLearner(NetworkLearner):
     def gradients(self, batch: Batch) -> list[np.ndarray]:
         """The gradient of the loss by each variable of the policy network, of all decisions as one minibatch.
 
-        Of a recurrent network, they are pieces, see `Pieces.take`.
+        Of a recurrent network, they are sequences, see `Sequences.take`.
         """
         _, gradients, _ = self._losses_and_gradients(self._columns(batch))
         return [gradient.numpy() for gradient in gradients[: len(self.actor.trainable_weights)]]

@@ -24,10 +24,10 @@ from compiler_opt.collect.groups import Group
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithms.reinforce import ReinforceConfig
 from compiler_opt.rl.learner import NetworkLearner
-from compiler_opt.rl.pieces import cut, pieces_per_step
 from compiler_opt.rl.sampled_algorithm import SampledAlgorithm
 from compiler_opt.rl.sampled_decisions import Batch
 from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.truncated_sequences import sequences_per_step, truncate
 from compiler_opt.spaces.heads.head import Head
 
 
@@ -80,11 +80,11 @@ class ReinforceLearner(NetworkLearner):
         """
         if not len(batch):
             return {}
-        pieces = cut(self.weights(), batch.observations, self._network, rng)
-        num_steps = -(-len(pieces) // pieces_per_step(self._config.minibatch_size, self._network))
+        sequences = truncate(self.weights(), batch.observations, self._network, rng)
+        num_steps = -(-len(sequences) // sequences_per_step(self._config.minibatch_size, self._network))
         losses = []
-        for indices in np.array_split(rng.permutation(len(pieces)), num_steps):
-            part = pieces.take(batch, indices)
+        for indices in np.array_split(rng.permutation(len(sequences)), num_steps):
+            part = sequences.take(batch, indices)
             observations = {name: tf.constant(values) for name, values in part.observations.items()}
             actions = tf.constant(part.actions, self.agent.action_spec.dtype)
             losses.append(float(self._train(observations, actions, part.advantages, part.weights)))

@@ -1,11 +1,11 @@
-"""What a network learns from at a time: single decisions or, if it is recurrent, pieces of consecutive ones.
+"""Sequences of decisions for truncated backpropagation through time, or single decisions of a feed-forward network.
 
-Legend: N decisions of whole modules laid end to end, R pieces of them, T decisions of a piece, U units of an LSTM.
+Legend: N decisions of whole modules laid end to end, R sequences, T decisions of a sequence, U units of an LSTM.
 
-A feed-forward network has N pieces of one decision. For a recurrent network, the modules are cut into pieces of
-`network.lstm_steps` decisions, at a random place first and then regularly; the end of the last module joins the
-beginning of the first one, so no piece needs padding, and some decisions are in two pieces. A piece begins with the
-state that the network has there after it has read the module from its start, and gradients go back to that place.
+A feed-forward network has N sequences of one decision. For a recurrent network, the modules are truncated to sequences
+of `network.lstm_steps` decisions, at a random place first and then regularly; the end of the last module joins the
+beginning of the first one, so no sequence needs padding, and some decisions are in two of them. A sequence begins with
+the state that the network has there after it has read the module from its start, and gradients go back to that place.
 """
 
 import dataclasses
@@ -22,8 +22,8 @@ _ROWS_AT_A_TIME = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Pieces:
-    """R pieces.
+class Sequences:
+    """R sequences.
 
     Attributes:
       decisions: `[R, T]`, indices of their decisions.
@@ -37,38 +37,38 @@ class Pieces:
         return len(self.decisions)
 
     def take(self, batch: Batch, indices: np.ndarray) -> Batch:
-        """The decisions of these pieces `[P]` end to end, P T in number, with what a recurrent network observes."""
+        """The decisions of these sequences `[P]` end to end, P T in number, with what a recurrent network observes."""
         chosen = batch.take(self.decisions[indices].reshape(-1))
         if not self.states.shape[1]:
             return chosen
         states = np.repeat(self.states[indices], self.decisions.shape[1], axis=0)
         return dataclasses.replace(chosen, observations={**chosen.observations, networks.STATE: states})
 
-    def following(self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]) -> "Pieces":
-        """The pieces that begin and end one decision later."""
+    def following(self, weights: NetworkWeights, observations: Mapping[str, np.ndarray]) -> "Sequences":
+        """The sequences that begin and end one decision later."""
         decisions = (self.decisions + 1) % len(observations[networks.RANKS])
-        return Pieces(decisions, _states_before(weights, observations, decisions[:, 0]))
+        return Sequences(decisions, _states_before(weights, observations, decisions[:, 0]))
 
 
-def cut(
+def truncate(
     weights: NetworkWeights,
     observations: Mapping[str, np.ndarray],
     network: NetworkConfig,
     rng: np.random.Generator,
-) -> Pieces:
-    """Cuts observations `[N, ...]`, of at least one decision, into pieces; `weights` compute their states."""
+) -> Sequences:
+    """Truncates observations `[N, ...]`, of at least one decision, to sequences; `weights` compute their states."""
     count = len(observations[networks.RANKS])
     if not weights.is_recurrent:
         decisions = np.arange(count)[:, np.newaxis]
     else:
-        num_pieces = -(-count // network.lstm_steps)
-        places = rng.integers(count) + np.arange(num_pieces * network.lstm_steps)
-        decisions = places.reshape(num_pieces, network.lstm_steps) % count
-    return Pieces(decisions, _states_before(weights, observations, decisions[:, 0]))
+        num_sequences = -(-count // network.lstm_steps)
+        places = rng.integers(count) + np.arange(num_sequences * network.lstm_steps)
+        decisions = places.reshape(num_sequences, network.lstm_steps) % count
+    return Sequences(decisions, _states_before(weights, observations, decisions[:, 0]))
 
 
-def pieces_per_step(minibatch_size: int, network: NetworkConfig) -> int:
-    """How many pieces have about `minibatch_size` decisions; at least one."""
+def sequences_per_step(minibatch_size: int, network: NetworkConfig) -> int:
+    """How many sequences have about `minibatch_size` decisions; at least one."""
     return max(1, minibatch_size // network.lstm_steps) if network.lstm_units else minibatch_size
 
 

@@ -1,4 +1,4 @@
-"""Pieces of modules begin with the state that the network has there."""
+"""Truncated sequences begin with the state that the network has there."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from compiler_opt.tensorflow_loading import load_tensorflow
 load_tensorflow()
 
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights  # noqa: E402
-from compiler_opt.rl import pieces  # noqa: E402
+from compiler_opt.rl import truncated_sequences  # noqa: E402
 from compiler_opt.spaces.heads.networks import FIRST, RANKS  # noqa: E402
 from compiler_opt.spaces.quantile_encoder import expand  # noqa: E402
 from tests.real_observations import recurrent, weights_for  # noqa: E402
@@ -48,31 +48,33 @@ def _expected(observations: dict[str, np.ndarray], places: np.ndarray) -> np.nda
 def test_states_are_those_of_the_whole_module(
     starts: tuple[int, ...], rows_at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "_ROWS_AT_A_TIME", rows_at_a_time)
+    monkeypatch.setattr(truncated_sequences, "_ROWS_AT_A_TIME", rows_at_a_time)
     observations = _observations(50, starts)
     for seed in range(3):
-        cut = pieces.cut(_weights(), observations, _NETWORK, np.random.default_rng(seed))
-        assert cut.decisions.shape == (8, 7)
-        assert (np.diff(cut.decisions.reshape(-1)) % 50 == 1).all()
-        np.testing.assert_allclose(cut.states, _expected(observations, cut.decisions[:, 0]), atol=1e-6)
-        later = cut.following(_weights(), observations)
-        np.testing.assert_array_equal(later.decisions, (cut.decisions + 1) % 50)
+        sequences = truncated_sequences.truncate(_weights(), observations, _NETWORK, np.random.default_rng(seed))
+        assert sequences.decisions.shape == (8, 7)
+        assert (np.diff(sequences.decisions.reshape(-1)) % 50 == 1).all()
+        np.testing.assert_allclose(sequences.states, _expected(observations, sequences.decisions[:, 0]), atol=1e-6)
+        later = sequences.following(_weights(), observations)
+        np.testing.assert_array_equal(later.decisions, (sequences.decisions + 1) % 50)
         np.testing.assert_allclose(later.states, _expected(observations, later.decisions[:, 0]), atol=1e-6)
 
 
-def test_few_decisions_are_one_piece_that_repeats_them() -> None:
+def test_few_decisions_are_one_sequence_that_repeats_them() -> None:
     observations = _observations(3, (0,))
-    cut = pieces.cut(_weights(), observations, _NETWORK, np.random.default_rng(0))
-    assert cut.decisions.shape == (1, 7) and set(cut.decisions[0].tolist()) == {0, 1, 2}
+    sequences = truncated_sequences.truncate(_weights(), observations, _NETWORK, np.random.default_rng(0))
+    assert sequences.decisions.shape == (1, 7) and set(sequences.decisions[0].tolist()) == {0, 1, 2}
 
 
-def test_a_feed_forward_network_has_pieces_of_one_decision() -> None:
+def test_a_feed_forward_network_has_sequences_of_one_decision() -> None:
     columns = {f"f{index}": np.arange(20) % (5 + index) for index in range(2)}
     rng = np.random.default_rng(0)
-    cut = pieces.cut(weights_for(columns, hidden=(5,)), _observations(50, (0,)), NetworkConfig((5,)), rng)
-    np.testing.assert_array_equal(cut.decisions, np.arange(50)[:, np.newaxis])
+    sequences = truncated_sequences.truncate(
+        weights_for(columns, hidden=(5,)), _observations(50, (0,)), NetworkConfig((5,)), rng
+    )
+    np.testing.assert_array_equal(sequences.decisions, np.arange(50)[:, np.newaxis])
     # It draws no random numbers, so that trainings are what they were.
     assert rng.random() == np.random.default_rng(0).random()
     feed_forward = dataclasses.replace(_NETWORK, lstm_units=0)
-    assert [pieces.pieces_per_step(size, feed_forward) for size in (1, 100)] == [1, 100]
-    assert [pieces.pieces_per_step(size, _NETWORK) for size in (1, 100)] == [1, 14]
+    assert [truncated_sequences.sequences_per_step(size, feed_forward) for size in (1, 100)] == [1, 100]
+    assert [truncated_sequences.sequences_per_step(size, _NETWORK) for size in (1, 100)] == [1, 14]
