@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.pretrained.shelf import ENVIRONMENT, Shelf
+from compiler_opt.pretrained.pretrained_index import ENVIRONMENT, PretrainedIndex
 from tests.packaging_test import RUNNING, locked
 from tests.small_corpus import SOURCES, make_small_corpus
 
@@ -39,7 +39,7 @@ def python_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", name="place")
 def place_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a shelf of one policy, a corpus, its bitcode, and a build with embedded bitcode."""
+    """A folder with one pretrained policy, a corpus, its bitcode, and a build with embedded bitcode."""
     place = tmp_path_factory.mktemp("place")
     kernel = np.array([[0, -1], [0, 0], [0, 0]], np.float32)
     quantiles = (np.arange(-100.0, 101.0),)
@@ -47,7 +47,7 @@ def place_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("callsite_cost",), quantiles, (kernel,), (np.array([0, 0.55], np.float32),), {"problem": "inlining"}
     )
     weights.save(place / "policy")
-    Shelf(place / "shelf").add("cheap", weights, weights.card())
+    PretrainedIndex(place / "pretrained").add("cheap", weights, weights.card())
     (place / "corpus").mkdir()
     make_small_corpus(place / "corpus", CLANG)
     name, source = next(iter(SOURCES.items()))
@@ -64,7 +64,7 @@ def run(python: Path, module: str, *flags: str, cwd: Path) -> "subprocess.Comple
     return subprocess.run(
         [str(python), "-m", f"compiler_opt.{module}", *flags],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), ENVIRONMENT: str(cwd / "shelf")},
+        env={**os.environ, "PYTHONPATH": str(ROOT), ENVIRONMENT: str(cwd / "pretrained")},
         capture_output=True,
         text=True,
         check=False,

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 from compiler_opt import pretrained
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.pretrained.shelf import ENVIRONMENT, Shelf
+from compiler_opt.pretrained.pretrained_index import ENVIRONMENT, PretrainedIndex
 
 ROOT = Path(__file__).parents[1]
 DISTRIBUTION = PACKAGE = "compiler_opt"
@@ -116,7 +116,7 @@ def test_a_wheel_has_the_command_and_the_policies_that_ship(tmp_path: Path) -> N
         shutil.copy(ROOT / name, project)
     weights = NetworkWeights(("x",), (np.arange(2.0),), (np.zeros((3, 2)),), (np.zeros(2),), {"problem": "inlining"})
     for name in ("first", "version-1.0"):
-        Shelf(project / PACKAGE / "pretrained").add(name, weights, weights.card())
+        PretrainedIndex(project / PACKAGE / "pretrained").add(name, weights, weights.card())
     built.mkdir()
     run_python(f"from setuptools import build_meta; build_meta.build_wheel({str(built)!r})", cwd=project)
     [wheel] = built.glob("*.whl")

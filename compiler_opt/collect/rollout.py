@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from compiler_opt.collect.backends import compile_under
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.compilation import DefaultPolicy as DefaultPolicy
-from compiler_opt.collect.kept_files import KeptFiles
+from compiler_opt.collect.compilation_files import CompilationFiles
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout_settings import RolloutSettings as RolloutSettings
 from compiler_opt.collect.trajectory import Trajectory
@@ -80,7 +80,7 @@ def rollout(
     keep_object: Path | None = None,
     scratch_bytes: int | None = None,
     policies: PolicyFolder | None = None,
-    kept_files: KeptFiles | None = None,
+    compilation_files: CompilationFiles | None = None,
 ) -> Rollout[Measurement]:
     """Compiles a module once and measures the object.
 
@@ -95,7 +95,7 @@ def rollout(
       keep_object: where to copy the object to.
       scratch_bytes: limit on all files that the compiler writes together; None for only the limit on each.
       policies: where backends look for what the policy needs, and write it if it is missing; by default in `scratch`.
-      kept_files: where to keep the compilation's files; None removes them.
+      compilation_files: where to keep the compilation's files; None removes them.
 
     Returns:
       the rollout; if the module cannot be compiled, it has a `failure`.
@@ -110,7 +110,9 @@ def rollout(
         trajectory, measurement, failure, is_transient = None, None, None, False
         read_cpu_s = 0.0
         keeping = (
-            contextlib.nullcontext() if kept_files is None else kept_files.keeping(compilation, policy_name(policy))
+            contextlib.nullcontext()
+            if compilation_files is None
+            else compilation_files.keeping(compilation, policy_name(policy))
         )
         try:
             with _tidied(folder, keep_object), keeping:

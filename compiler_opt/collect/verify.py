@@ -17,7 +17,7 @@ from compiler_opt.collect.rollout import RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus import bitcode
 from compiler_opt.corpus.making.extract import BITCODE_SECTION, COMMAND_SECTION
-from compiler_opt.corpus.making.originals import Original, Originals
+from compiler_opt.corpus.making.original_objects import OriginalObject, OriginalObjects
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, CorpusError, ProtocolError
 from compiler_opt.files import printable
@@ -95,11 +95,11 @@ def verify(
 ) -> Iterator[Verification]:
     """Compiles modules and compares them with the objects, in `original_dir`, that they were extracted from.
 
-    Yields a verification per module as they are done, including failures. `originals.py` finds the objects.
+    Yields a verification per module as they are done, including failures. `original_objects.py` finds the objects.
     """
     # Numbers, because names of modules may be as long as paths.
     kept = {module.name: pool.scratch / f"verified-{number}.o" for number, module in enumerate(modules)}
-    originals = Originals(original_dir)
+    originals = OriginalObjects(original_dir)
     jobs = []
     for module in modules:
         try:
@@ -121,7 +121,9 @@ def verify(
             path.unlink(missing_ok=True)
 
 
-def _compared(module: Module, original: Original, rebuilt_path: Path, version: tuple[int, int, int]) -> Verification:
+def _compared(
+    module: Module, original: OriginalObject, rebuilt_path: Path, version: tuple[int, int, int]
+) -> Verification:
     rebuilt = ElfFile.read(rebuilt_path)
     code = module.bitcode_path.read_bytes()
     if original.code and code not in original.code:

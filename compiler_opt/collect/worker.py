@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
-from compiler_opt.collect.kept_files import KeptFiles
+from compiler_opt.collect.compilation_files import CompilationFiles
 from compiler_opt.collect.policy_folder import PickledPolicy, PolicyFolder
 from compiler_opt.collect.rollout import Rollout, rollout
 from compiler_opt.collect.schedule import Task, lost_rollout
@@ -50,7 +50,7 @@ class WorkerSettings:
       num_workers: how many share the disk.
       policies: where learned policies are.
       niceness: added to that of the host, for workers and their compilers; 0 to 19.
-      kept_files: where to keep the files of compilations; None removes them.
+      compilation_files: where to keep the files of compilations; None removes them.
     """
 
     toolchain: Toolchain
@@ -58,7 +58,7 @@ class WorkerSettings:
     num_workers: int
     policies: PolicyFolder
     niceness: int = 0
-    kept_files: KeptFiles | None = None
+    compilation_files: CompilationFiles | None = None
 
 
 class WorkerProcess(Protocol):
@@ -252,7 +252,7 @@ def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_
                 # Even if all workers write as much as they may, the disk does not fill up.
                 scratch_bytes=shutil.disk_usage(scratch).free // settings.num_workers,
                 policies=settings.policies,
-                kept_files=settings.kept_files,
+                compilation_files=settings.compilation_files,
             )
         except ResourceError as error:
             answer = lost_rollout(job, f"{job.module.name}: {error}", is_transient=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Generic
 
 from compiler_opt.collect import backends
-from compiler_opt.collect.kept_files import KeptFiles
+from compiler_opt.collect.compilation_files import CompilationFiles
 from compiler_opt.collect.machine import MIN_MEMORY_BYTES, available_cpus, available_memory_bytes, has_room
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import Rollout
@@ -65,7 +65,7 @@ class WorkerPool(Generic[Measurement]):
         num_workers: int | None = None,
         *,
         niceness: int = 0,
-        kept_files: KeptFiles | None = None,
+        compilation_files: CompilationFiles | None = None,
         slack_s: float = _SLACK_S,
         patience_s: float = _PATIENCE_S,
         available_bytes: Callable[[], int] = available_memory_bytes,
@@ -78,7 +78,7 @@ class WorkerPool(Generic[Measurement]):
           problem: what is decided and measured.
           num_workers: compilations at a time; None for one per CPU.
           niceness: added to this process's for workers and compilers, 0 to 19: how far they yield to other processes.
-          kept_files: where to keep the files of compilations; None removes them.
+          compilation_files: where to keep the files of compilations; None removes them.
           slack_s: wall-clock seconds that a job may take beyond the timeouts of its compilations.
           patience_s: how long to wait for memory and disk before repeating a job that lacked them.
           available_bytes: returns how much memory is left. If too little, the worker that uses most is ended, and fewer
@@ -92,7 +92,7 @@ class WorkerPool(Generic[Measurement]):
         self._patience_s = patience_s
         self._available_bytes = available_bytes
         self._niceness = niceness
-        self._kept_files = kept_files
+        self._compilation_files = compilation_files
         self._start_worker = start_worker
         self._stack = contextlib.ExitStack()
         self._workers: list[Worker] = []
@@ -107,7 +107,7 @@ class WorkerPool(Generic[Measurement]):
         self.scratch = self._stack.enter_context(scratch_directory())
         self.policies = PolicyFolder(self.scratch / "policies")
         self._settings = WorkerSettings(
-            self._toolchain, self.task, self.num_workers, self.policies, self._niceness, self._kept_files
+            self._toolchain, self.task, self.num_workers, self.policies, self._niceness, self._compilation_files
         )
         self._selector = self._stack.enter_context(selectors.DefaultSelector())
         self._wake_reader, self._wake_writer = (self._stack.enter_context(end) for end in socket.socketpair())

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.collect.kept_files import KeptFiles
+from compiler_opt.collect.compilation_files import CompilationFiles
 from compiler_opt.collect.rollout import FailureWatch, Rollout, RolloutSettings
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -47,14 +47,14 @@ class EvaluationSettings:
       seed: seed of policies that sample; each module has a random stream of its own, so the order does not matter.
       keep_objects: folder to move the objects to, as `POLICY/MODULE.o`; None deletes them.
       link_shared: also link each project into a shared library, for `ProjectResult.shared`.
-      kept_files: where to keep all files of compilations; None removes them.
+      compilation_files: where to keep all files of compilations; None removes them.
     """
 
     num_workers: int | None = None
     seed: int = 0
     rollout: RolloutSettings = RolloutSettings()
     keep_objects: Path | None = None
-    kept_files: KeptFiles | None = None
+    compilation_files: CompilationFiles | None = None
     link_shared: bool = False
 
 
@@ -124,7 +124,7 @@ def evaluate(
         }
         if pool is None:
             pool = stack.enter_context(
-                WorkerPool(toolchain, problem, settings.num_workers, kept_files=settings.kept_files)
+                WorkerPool(toolchain, problem, settings.num_workers, compilation_files=settings.compilation_files)
             )
         jobs = (job for run in tuple(runs.values()) for job in run.jobs(options, toolchain, settings))
         watches = {

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compiler_opt.errors import PolicyError
-from compiler_opt.export.made_policies import check_width, load_several, save_in_all_forms, shared_metadata
+from compiler_opt.export.untrained_policies import check_width, load_several, save_in_all_forms, shared_metadata
 from compiler_opt.policies.weights import NetworkWeights, mean_network
 
 MEAN_OF = "mean_of"

@@ -232,7 +232,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
                     on_progress=show,
                 )
             found.decisions.save(run.folder / DECISIONS)
-            compiles = sum(found.found.compiles.values())
+            compiles = sum(found.outcome.compiles.values())
             run.echo(
                 f"{len(found.decisions)} decisions; {found.hot_functions} functions are hot; {compiles} compilations"
             )

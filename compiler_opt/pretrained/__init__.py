@@ -22,19 +22,19 @@ from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inliner_plugin import can_build
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.pretrained.shelf import PREFIX as PREFIX
-from compiler_opt.pretrained.shelf import Shelf
+from compiler_opt.pretrained.pretrained_index import PREFIX as PREFIX
+from compiler_opt.pretrained.pretrained_index import PretrainedIndex
 from compiler_opt.problem import AnyProblem
 
 
 def names(problem: str | None = None) -> tuple[str, ...]:
     """The names of the policies, or of those for one problem, sorted. Raises PolicyError if the index is damaged."""
-    return Shelf.installed().names(problem)
+    return PretrainedIndex.installed().names(problem)
 
 
 def path(name: str) -> Path:
     """The folder of a policy. Raises PolicyError if there is no such policy, or it was changed."""
-    return Shelf.installed().path(name)
+    return PretrainedIndex.installed().path(name)
 
 
 def load(name: str) -> NetworkWeights:
@@ -62,7 +62,7 @@ def find_default(problem: AnyProblem, toolchains: Iterable[Toolchain]) -> str | 
       PolicyError: the index or a policy is damaged.
       ToolchainError: a compiler has no channel for the problem.
     """
-    name = Shelf.installed().best(
+    name = PretrainedIndex.installed().best(
         problem.name, [offered_features(toolchain, problem.decision) for toolchain in toolchains]
     )
     return None if name is None else PREFIX + name

@@ -176,7 +176,7 @@ class LearnerConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class NoveltyConfig:
+class RandomNetworkDistillationConfig:
     """An exploration bonus for decisions that lead to new observations, see `rl.random_network_distillation`.
 
     Attributes:
@@ -196,7 +196,7 @@ class NoveltyConfig:
         check_range(self, "learning_rate", over=0)
 
 
-def check_novelty(config: NoveltyConfig, advantages: Advantages) -> None:
+def check_bonus(config: RandomNetworkDistillationConfig, advantages: Advantages) -> None:
     """Raises ConfigError if these advantages have no place for a bonus."""
     if config.weight and advantages.uses_value_network:
         raise ConfigError(

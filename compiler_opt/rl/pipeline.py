@@ -20,7 +20,7 @@ import numpy as np
 from compiler_opt import pretrained
 from compiler_opt import problem as problems
 from compiler_opt.checked_values import Json
-from compiler_opt.collect.kept_files import KeptFiles
+from compiler_opt.collect.compilation_files import CompilationFiles
 from compiler_opt.collect.traces import TraceDescription, meta_path
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -338,7 +338,7 @@ def train(
     vocabulary_dir: Path | None = None,
     num_workers: int | None = None,
     niceness: int = 0,
-    kept_files: KeptFiles | None = None,
+    compilation_files: CompilationFiles | None = None,
     validation: Corpus | None = None,
     open_pool: Callable[..., contextlib.AbstractContextManager[WorkerPool]] = WorkerPool,
 ) -> NetworkWeights:
@@ -353,7 +353,7 @@ def train(
       vocabulary_dir: the vocabulary's folder; not used with a policy to start from, which has its own vocabulary.
       num_workers: compilers at a time; one per CPU by default.
       niceness: of the compilers, so that the learner and other programs of the machine go first; 0 to 19.
-      kept_files: where to keep the files of compilations; None removes them.
+      compilation_files: where to keep the files of compilations; None removes them.
       validation: the modules by which the best policy is found, of other projects; by default the last policy is saved.
       open_pool: opens the pool, with the arguments of `WorkerPool`; such as `ray_pool` with an address.
 
@@ -388,7 +388,7 @@ def train(
         from compiler_opt.rl import training_loop
 
         logging.getLogger("compiler_opt").setLevel(logging.INFO)
-        with open_pool(toolchain, problem, num_workers, niceness=niceness, kept_files=kept_files) as pool:
+        with open_pool(toolchain, problem, num_workers, niceness=niceness, compilation_files=compilation_files) as pool:
             context = TrainingContext(
                 root_dir,
                 corpus,

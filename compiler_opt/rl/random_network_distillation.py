@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from compiler_opt.rl.config import NoveltyConfig
+from compiler_opt.rl.config import RandomNetworkDistillationConfig
 from compiler_opt.rl.learner import SEEDS_PER_NETWORK, gradient_steps, minibatch_order
 from compiler_opt.rl.sampled_decisions import Batch
 from compiler_opt.spaces.heads.head import Head
@@ -33,7 +33,7 @@ _MINIBATCH = 1024
 class RandomNetworkDistillation:
     """Owns both networks, and the optimiser of the one that learns."""
 
-    def __init__(self, head: Head, config: NoveltyConfig, seed: int):
+    def __init__(self, head: Head, config: RandomNetworkDistillationConfig, seed: int):
         """`seed`: of both networks' weights."""
         self._config = config
         self._fixed, self._learning = (_Embedding(head, seed + place * SEEDS_PER_NETWORK) for place in (2, 3))

@@ -3,7 +3,7 @@
     candidates = gather(training_dirs)                          # each training's policy, and the mean of all
     choice = choose(candidates, validation, problem=problem, toolchain=toolchain, settings=settings)
     choice = with_best_margin(choice, validation, MARGINS, problem=problem, toolchain=toolchain, settings=settings)
-    folder = release(shelf, name, choice)
+    folder = release(output_dir, name, choice)
     write_logs(training_dirs, docs / name)
 
 The mean of networks is one network, see `export.average`. Chosen is the candidate with the best mean over projects of
@@ -32,7 +32,7 @@ from compiler_opt.export.formats import evaluation_results
 from compiler_opt.files import write_atomically
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.pretrained.shelf import Shelf
+from compiler_opt.pretrained.pretrained_index import PretrainedIndex
 from compiler_opt.problem import AnyProblem
 from compiler_opt.report.table import Cell, Change, Table
 from compiler_opt.rl.config import POLICY_DIR
@@ -159,7 +159,7 @@ def with_best_margin(
     return dataclasses.replace(choice, weights=weights, changes=changes)
 
 
-def release(shelf: Path, name: str, choice: Choice) -> Path:
+def release(output_dir: Path, name: str, choice: Choice) -> Path:
     """Writes the chosen policy, and what validation says of it, into a folder of policies; returns its own folder.
 
     Raises:
@@ -175,10 +175,10 @@ def release(shelf: Path, name: str, choice: Choice) -> Path:
         "mean of the projects' linked text": f"{mean:+.2%}",
         "measured at": choice.evaluation.started_at,
     }
-    return Shelf(shelf).add(name, choice.weights, choice.weights.card().with_results([result]))
+    return PretrainedIndex(output_dir).add(name, choice.weights, choice.weights.card().with_results([result]))
 
 
-def add_results(shelf: Path, name: str, evaluation: Path) -> Path:
+def add_results(output_dir: Path, name: str, evaluation: Path) -> Path:
     """Adds the results of an evaluation of a released policy to its model card, in place of earlier ones of its corpus.
 
     Raises:
@@ -186,13 +186,13 @@ def add_results(shelf: Path, name: str, evaluation: Path) -> Path:
       ConfigError: the evaluation is of another policy.
       OutputError: the card cannot be written.
     """
-    folder = Shelf(shelf).path(name)
+    folder = PretrainedIndex(output_dir).path(name)
     weights = NetworkWeights.load(folder)
     new = evaluation_results(evaluation, weights.checksum())
     corpora = [result["corpus"] for result in new]
-    card = Shelf(shelf).card(name)
+    card = PretrainedIndex(output_dir).card(name)
     kept = [result for result in card.results if result.get("corpus") not in corpora]
-    return Shelf(shelf).add(name, weights, card.with_results([*kept, *new]))
+    return PretrainedIndex(output_dir).add(name, weights, card.with_results([*kept, *new]))
 
 
 def write_logs(training_dirs: Sequence[Path], folder: Path) -> list[Path]:

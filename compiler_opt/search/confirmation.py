@@ -12,8 +12,8 @@ from compiler_opt.llvm.object_file import linked_parts
 from compiler_opt.policies.decisions import Site
 from compiler_opt.search.builds import Caller, Compiled
 from compiler_opt.search.compiling import PoolCompiler
-from compiler_opt.search.found import Found
 from compiler_opt.search.program import Program
+from compiler_opt.search.search_outcome import SearchOutcome
 
 _DROPS = 6
 """Attempts at dropping the decisions of some modules, before those of all modules of a target are dropped."""
@@ -44,7 +44,7 @@ class Confirmed:
     cpu_s: float
 
 
-def needed_decisions(found: Found, *, base_is_default: bool) -> dict[Site, int]:
+def needed_decisions(found: SearchOutcome, *, base_is_default: bool) -> dict[Site, int]:
     """The decisions of the best state that a file must have.
 
     If the base policy is the default, those that it would take in the same place are left out: then all that precedes
@@ -61,7 +61,7 @@ def needed_decisions(found: Found, *, base_is_default: bool) -> dict[Site, int]:
 
 def confirm(
     compiler: PoolCompiler,
-    found: Found,
+    found: SearchOutcome,
     decisions: Mapping[Site, int],
     targets: Mapping[str, Sequence[int]],
     lld: Path,

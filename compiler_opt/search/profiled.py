@@ -30,10 +30,10 @@ from compiler_opt.problem import CompileTask
 from compiler_opt.search.builds import Compiled
 from compiler_opt.search.compiling import compiled_with, rollouts
 from compiler_opt.search.confirmation import needed_decisions
-from compiler_opt.search.found import Found, Progress
 from compiler_opt.search.moves import Hotness
 from compiler_opt.search.program_search import identity_of, resumable_search
 from compiler_opt.search.search import SearchSettings
+from compiler_opt.search.search_outcome import Progress, SearchOutcome
 
 HOT_SHARE = 0.99
 """Functions are hot that have this share of the cost together, the most costly first."""
@@ -64,12 +64,12 @@ class ProfiledSearch:
 
     Attributes:
       decisions: of the program; none if none made it better.
-      found: the search.
+      outcome: of the search.
       hot_functions: number of functions whose calls were searched.
     """
 
     decisions: Decisions
-    found: Found
+    outcome: SearchOutcome
     hot_functions: int
 
 
@@ -208,7 +208,7 @@ def search_profiled(
     hot = compiler.hotness().functions
     return ProfiledSearch(
         decisions=Decisions(needed_decisions(found, base_is_default=True), about),
-        found=found,
+        outcome=found,
         hot_functions=len(hot or ()),
     )
 

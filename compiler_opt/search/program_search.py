@@ -19,10 +19,10 @@ from compiler_opt.problem import AnyProblem
 from compiler_opt.search.builds import Compiler
 from compiler_opt.search.compiling import PoolCompiler
 from compiler_opt.search.confirmation import Confirmed, confirm, needed_decisions
-from compiler_opt.search.found import Found, Progress
 from compiler_opt.search.moves import Hotness
 from compiler_opt.search.saved_state import SavedState
 from compiler_opt.search.search import Search, SearchSettings
+from compiler_opt.search.search_outcome import Progress, SearchOutcome
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 
 STATE_FILE = "search_state.json"
@@ -39,7 +39,7 @@ class SearchResult:
       name: the program's.
       modules: names, in link order.
       decisions: of the program; none if no search made it smaller.
-      found: the search, before linking.
+      outcome: of the search, before linking.
       confirmed: its result after linking.
       num_decisions: under the base policy.
       wall_s: seconds that this call took.
@@ -48,7 +48,7 @@ class SearchResult:
     name: str
     modules: Sequence[str]
     decisions: Decisions
-    found: Found
+    outcome: SearchOutcome
     confirmed: Confirmed
     num_decisions: int
     wall_s: float
@@ -56,16 +56,16 @@ class SearchResult:
     @property
     def compiles(self) -> int:
         """All compiles of modules, with those that confirmed the result."""
-        return sum(self.found.compiles.values()) + self.confirmed.compiles
+        return sum(self.outcome.compiles.values()) + self.confirmed.compiles
 
     @property
     def cpu_s(self) -> float:
         """CPU seconds of the compiler."""
-        return self.found.cpu_s + self.confirmed.cpu_s
+        return self.outcome.cpu_s + self.confirmed.cpu_s
 
     def after(self, compiles: int) -> float:
         """The relative change of linked text that was confirmed after so many compiles; 0 is none."""
-        reached = [each for each in self.found.curve if each.compiles <= compiles]
+        reached = [each for each in self.outcome.curve if each.compiles <= compiles]
         return reached[-1].change if reached else 0.0
 
 
@@ -136,7 +136,7 @@ def search(
         name=name,
         modules=[module.name for module in modules],
         decisions=Decisions(confirmed.decisions, about),
-        found=found,
+        outcome=found,
         confirmed=confirmed,
         num_decisions=sum(len(calls) for build in found.base.builds.values() for calls in build.calls.values()),
         wall_s=time.monotonic() - started_s,
@@ -153,7 +153,7 @@ def resumable_search(
     other_starts: Sequence[Compiler] = (),
     hotness: Callable[[], Hotness] | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
-) -> Found:
+) -> SearchOutcome:
     """Runs a `Search` whose state is kept in a folder, from which it continues after an interruption.
 
     Raises:

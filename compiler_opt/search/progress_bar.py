@@ -7,7 +7,7 @@ from typing import NoReturn
 from tqdm import tqdm
 
 from compiler_opt.progress_bar import progress_bar
-from compiler_opt.search.found import Progress
+from compiler_opt.search.search_outcome import Progress
 
 
 class SearchBar:

@@ -45,7 +45,7 @@ def history(results: Sequence[SearchResult]) -> list[dict[str, Any]]:
             {
                 "iteration": step,
                 "compiles": compiles,
-                "failures": sum(len(result.found.failures) for result in results) if is_last else 0,
+                "failures": sum(len(result.outcome.failures) for result in results) if is_last else 0,
                 "collect_cpu_s": round(cpu_s, 3) if step else 0.0,
                 "validation_mean": statistics.fmean(changes),
                 "validation_total": saved / sum(base_bytes) if any(base_bytes) else 0.0,
@@ -62,7 +62,7 @@ def terminal_table(results: Sequence[SearchResult]) -> Table:
         rows.append(
             [
                 result.name,
-                str(len(result.found.base.builds)),
+                str(len(result.outcome.base.builds)),
                 str(result.num_decisions),
                 str(len(result.decisions)),
                 bytes_text(before),
@@ -87,7 +87,7 @@ def terminal_table(results: Sequence[SearchResult]) -> Table:
 
 def remarks(result: SearchResult) -> list[str]:
     """What the user should know about a search besides its figures, one line each."""
-    lines = [f"{result.name}: left out: {reason}" for _, reason in sorted(result.found.failures.items())]
+    lines = [f"{result.name}: left out: {reason}" for _, reason in sorted(result.outcome.failures.items())]
     if result.confirmed.dropped:
         dropped = count_text(len(result.confirmed.dropped), "module")
         lines.append(f"{result.name}: the decisions of {dropped} were dropped, as they made no linked target smaller")
@@ -99,7 +99,7 @@ def headroom_table(results: Iterable[tuple[SearchResult, str]], budgets: Sequenc
     rows: list[list[Cell]] = []
     for result, language in results:
         before, after = linked(result)
-        num_modules = len(result.found.base.builds)
+        num_modules = len(result.outcome.base.builds)
         rows.append(
             [
                 result.name,
@@ -122,17 +122,17 @@ def linked(result: SearchResult) -> tuple[int, int]:
 
 def _module_rows(result: SearchResult) -> Iterable[dict[str, Any]]:
     for number, name in enumerate(result.modules):
-        if number in result.found.base.builds:
+        if number in result.outcome.base.builds:
             yield {
                 "module": name,
                 "base_text_bytes": result.confirmed.base_object_bytes.get(number, ""),
                 "text_bytes": result.confirmed.object_bytes.get(number, ""),
-                "compiles": result.found.compiles.get(number, 0),
+                "compiles": result.outcome.compiles.get(number, 0),
             }
 
 
 def _curve_rows(result: SearchResult) -> Iterable[dict[str, Any]]:
-    for each in result.found.curve:
+    for each in result.outcome.curve:
         yield {
             "compiles": each.compiles,
             "cpu_s": round(each.cpu_s, 1),

@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from compiler_opt.errors import CorpusError
 from compiler_opt.policies.decisions import Site
 from compiler_opt.search.builds import Build, Caller, Compiled, Compiler, build_of, comdat_groups
-from compiler_opt.search.found import Found, Progress
 from compiler_opt.search.moves import Hotness, Move, MoveMaker
 from compiler_opt.search.planning import Expectations, Plan, plan
 from compiler_opt.search.program import Component, Program, compare
 from compiler_opt.search.saved_state import SavedState, pins_from
+from compiler_opt.search.search_outcome import Progress, SearchOutcome
 
 _CONFIRM_ATTEMPTS = 3
 _FEW_MOVES = 16
@@ -115,7 +115,7 @@ class Search:
         self._since_confirmed = 0
         self._kept: list[Move] = []
 
-    def run(self) -> Found:
+    def run(self) -> SearchOutcome:
         """Searches until the budget or the time is spent, or nothing is left to try.
 
         Raises:
@@ -142,7 +142,9 @@ class Search:
         if self._program.inexact:
             self._confirm()
         self._report()
-        return Found(self._base, self._best, self._others, self._compiles, self._cpu_s, self._curve, self._failures)
+        return SearchOutcome(
+            self._base, self._best, self._others, self._compiles, self._cpu_s, self._curve, self._failures
+        )
 
     def _compile(
         self, requests: Mapping[int, Mapping[Site, int]], compiler: Compiler | None = None

@@ -133,7 +133,7 @@ def entry() -> None:
                 seed=_SEED.value,
                 rollout=gin_settings.override(settings["rollout"], timeout_s=_TIMEOUT_S.value),
                 keep_objects=keep_objects,
-                kept_files=_EXPLICIT_TEMPS.kept_files(),
+                compilation_files=_EXPLICIT_TEMPS.compilation_files(),
                 link_shared=problem.objective.is_size,
             ),
             provenance=_provenance(corpus, learned, toolchain, policy, options),

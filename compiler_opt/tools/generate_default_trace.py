@@ -82,8 +82,8 @@ def entry() -> None:
     if policy is not None:
         policy.check(support.feature_names)
 
-    kept_files = _EXPLICIT_TEMPS.kept_files()
-    with WorkerPool(toolchain, problem, _NUM_WORKERS.value, kept_files=kept_files) as pool:
+    compilation_files = _EXPLICIT_TEMPS.compilation_files()
+    with WorkerPool(toolchain, problem, _NUM_WORKERS.value, compilation_files=compilation_files) as pool:
         about = {"module_filter": _CORPUS.pattern, "sampling_rate": _SAMPLING_RATE.value, "seed": _SEED.value}
         recorded = policy if _RECORD_POLICY.value else None
         if recorded is not None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.errors import ConfigError
-from compiler_opt.export.made_policies import save_in_all_forms
 from compiler_opt.export.random_policy import random_policy
+from compiler_opt.export.untrained_policies import save_in_all_forms
 from compiler_opt.files import check_folder_writable
 from compiler_opt.policies.vocabulary import load_vocabulary
 from compiler_opt.rl import pipeline

@@ -14,7 +14,7 @@ from absl import flags
 
 from compiler_opt import problem as problems
 from compiler_opt.collect.cluster.ray_workers import ray_pool
-from compiler_opt.collect.kept_files import KeptFiles
+from compiler_opt.collect.compilation_files import CompilationFiles
 from compiler_opt.collect.undecided import why_undecided
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
@@ -327,12 +327,12 @@ class ExplicitTempsFlags:
             "explicit_temps_mb", 1024, "How large --explicit_temps_dir may become, in megabytes; then it is left.", 1
         )
 
-    def kept_files(self) -> KeptFiles | None:
+    def compilation_files(self) -> CompilationFiles | None:
         """Where to keep files, if anywhere; raises OutputError if nothing can be written there."""
         if self._folder.value is None:
             return None
         check_folder_writable(self._folder.value)
-        return KeptFiles(self._folder.value.resolve(), self._max_mb.value * 1_000_000)
+        return CompilationFiles(self._folder.value.resolve(), self._max_mb.value * 1_000_000)
 
 
 class TaskFlag:

@@ -87,7 +87,7 @@ def entry() -> None:
         vocabulary_dir=Path(_VOCAB_PATH.value) if _VOCAB_PATH.value else None,
         num_workers=_NUM_WORKERS.value,
         niceness=_NICENESS.value,
-        kept_files=_EXPLICIT_TEMPS.kept_files(),
+        compilation_files=_EXPLICIT_TEMPS.compilation_files(),
         validation=validation,
         open_pool=_WORKER_MANAGER.open_pool(),
     )

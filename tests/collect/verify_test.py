@@ -17,7 +17,7 @@ from compiler_opt.corpus.making.extract import ObjectFile, extract
 from compiler_opt.decisions.inlining import PROBLEM as INLINING_PROBLEM
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import Toolchain
-from tests.corpus.making.originals_test import KEEP
+from tests.corpus.making.original_objects_test import KEEP
 from tests.corpus.making.thinlto_test import compile_for_lto, run
 from tests.probed import probed
 from tests.small_corpus import SOURCES

@@ -19,7 +19,7 @@ from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Base, Decisions, Site, provenance, sites_of
 from compiler_opt.policies.policy import Policy
-from compiler_opt.pretrained.shelf import ENVIRONMENT
+from compiler_opt.pretrained.pretrained_index import ENVIRONMENT
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from tests import programs
 from tests.deploy.conftest import run
@@ -119,12 +119,12 @@ def test_decisions_with_a_policy(toolchain: Toolchain, policy_dir: Path, place: 
 
 
 @pytest.fixture
-def empty_shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_pretrained_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No policy ships."""
-    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "shelf"))
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "pretrained"))
 
 
-@pytest.mark.usefixtures("empty_shelf")
+@pytest.mark.usefixtures("no_pretrained_policies")
 def test_unsuitable_files_are_refused_by_name(policy_dir: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     about = provenance("inlining", toolchain.version)
     site = {Site("f", 1, "g", 0): 1}
@@ -148,7 +148,7 @@ def test_unsuitable_files_are_refused_by_name(policy_dir: Path, toolchain: Toolc
         deploy([PolicyRequest()], prefix, clangs)
 
 
-@pytest.mark.usefixtures("empty_shelf")
+@pytest.mark.usefixtures("no_pretrained_policies")
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 def test_the_command(toolchain: Toolchain, policy_dir: Path, tmp_path: Path) -> None:
     """With decisions and no policy; then a policy in their place."""

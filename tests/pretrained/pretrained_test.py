@@ -15,7 +15,7 @@ from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.pretrained.shelf import ENVIRONMENT, FILES, Shelf
+from compiler_opt.pretrained.pretrained_index import ENVIRONMENT, FILES, PretrainedIndex
 
 INLINING = problems.load("inlining")
 
@@ -28,20 +28,20 @@ def weights_of(*features: str, problem: str = "inlining") -> NetworkWeights:
     return NetworkWeights(features, quantiles, (kernel,), (np.array([0, 0.55], np.float32),), {"problem": problem})
 
 
-def add(shelf: Path, name: str, weights: NetworkWeights) -> Path:
-    return Shelf(shelf).add(name, weights, weights.card())
+def add(pretrained_dir: Path, name: str, weights: NetworkWeights) -> Path:
+    return PretrainedIndex(pretrained_dir).add(name, weights, weights.card())
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def pretrained_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder in the place of the package's."""
-    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "shelf"))
-    return tmp_path / "shelf"
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "pretrained"))
+    return tmp_path / "pretrained"
 
 
-def test_a_released_policy_is_the_policy(shelf: Path) -> None:
+def test_a_released_policy_is_the_policy(pretrained_dir: Path) -> None:
     weights = weights_of("callsite_cost")
-    folder = add(shelf, "cheap", weights)
+    folder = add(pretrained_dir, "cheap", weights)
     assert compiler_opt.pretrained.names() == ("cheap",) and pretrained.names("regalloc_eviction") == ()
     assert pretrained.load("cheap").checksum() == weights.checksum()
     assert pretrained.path("cheap") == folder == pretrained.folder("pretrained:cheap")
@@ -51,15 +51,15 @@ def test_a_released_policy_is_the_policy(shelf: Path) -> None:
     assert pretrained.folder("./pretrained:cheap") == Path("pretrained:cheap"), "a folder of that name"
 
 
-def test_a_new_release_takes_the_place_of_an_old_one(shelf: Path) -> None:
-    add(shelf, "cheap", weights_of("callsite_cost"))
-    add(shelf, "other", weights_of("callee_users"))
-    add(shelf, "cheap", weights_of("callsite_height"))
+def test_a_new_release_takes_the_place_of_an_old_one(pretrained_dir: Path) -> None:
+    add(pretrained_dir, "cheap", weights_of("callsite_cost"))
+    add(pretrained_dir, "other", weights_of("callee_users"))
+    add(pretrained_dir, "cheap", weights_of("callsite_height"))
     assert pretrained.names() == ("cheap", "other")
     assert pretrained.load("cheap").features == ("callsite_height",)
 
 
-def test_nothing_ships(shelf: Path, toolchain: Toolchain) -> None:
+def test_nothing_ships(pretrained_dir: Path, toolchain: Toolchain) -> None:
     assert pretrained.names() == ()
     assert pretrained.find_default(INLINING, [toolchain]) is None
     with pytest.raises(PolicyError, match=r"pretrained:cheap: no such policy; no policy ships with this version"):
@@ -68,15 +68,15 @@ def test_nothing_ships(shelf: Path, toolchain: Toolchain) -> None:
         pretrained.default(INLINING, [toolchain], "--policy")
 
 
-def test_the_default_is_what_suits_all_compilers_and_observes_most(shelf: Path, toolchain: Toolchain) -> None:
-    add(shelf, "moons", weights_of("number_of_moons"))
-    add(shelf, "evict", weights_of("mask", problem="regalloc_eviction"))
+def test_the_default_is_what_suits_all_compilers_and_observes_most(pretrained_dir: Path, toolchain: Toolchain) -> None:
+    add(pretrained_dir, "moons", weights_of("number_of_moons"))
+    add(pretrained_dir, "evict", weights_of("mask", problem="regalloc_eviction"))
     with pytest.raises(PolicyError, match="--policy: moons need features that this compiler does not send; train a"):
         pretrained.default(INLINING, [toolchain], "--policy")
-    add(shelf, "small", weights_of("callsite_cost"))
-    add(shelf, "large", weights_of("callsite_cost", "callsite_height"))
+    add(pretrained_dir, "small", weights_of("callsite_cost"))
+    add(pretrained_dir, "large", weights_of("callsite_cost", "callsite_height"))
     assert pretrained.default(INLINING, [toolchain], "--policy") == "pretrained:large"
-    best = Shelf(shelf).best("inlining", [{"callsite_cost", "callsite_height"}, {"callsite_cost"}])
+    best = PretrainedIndex(pretrained_dir).best("inlining", [{"callsite_cost", "callsite_height"}, {"callsite_cost"}])
     assert best == "small"
     with pytest.raises(PolicyError, match="pretrained:huge: no such policy; expected one of evict, large, moons,"):
         pretrained.load("huge")
@@ -98,10 +98,10 @@ def flip_a_bit(path: Path) -> None:
     ],
 )
 def test_what_was_changed_is_refused_by_name(
-    shelf: Path, toolchain: Toolchain, file: str, damage: Callable[[Path], object], words: str
+    pretrained_dir: Path, toolchain: Toolchain, file: str, damage: Callable[[Path], object], words: str
 ) -> None:
-    folder = add(shelf, "cheap", weights_of("callsite_cost"))
-    copy = shutil.copytree(folder, shelf / "copy")
+    folder = add(pretrained_dir, "cheap", weights_of("callsite_cost"))
+    copy = shutil.copytree(folder, pretrained_dir / "copy")
     damage(folder / file)
     with pytest.raises(PolicyError, match=f"cheap/{file}{words}"):
         pretrained.load("cheap")
@@ -121,21 +121,21 @@ def test_what_was_changed_is_refused_by_name(
         (lambda text: text.replace('"size"', '"weight"'), "unknown key 'weight'|expected the key 'size'"),
     ],
 )
-def test_a_damaged_index_is_one_line(shelf: Path, change: Callable[[str], str], words: str) -> None:
-    add(shelf, "cheap", weights_of("callsite_cost"))
-    text = (shelf / "index.json").read_text()
-    (shelf / "index.json").write_text(change(text))
+def test_a_damaged_index_is_one_line(pretrained_dir: Path, change: Callable[[str], str], words: str) -> None:
+    add(pretrained_dir, "cheap", weights_of("callsite_cost"))
+    text = (pretrained_dir / "index.json").read_text()
+    (pretrained_dir / "index.json").write_text(change(text))
     with pytest.raises(PolicyError, match=words) as caught:
         pretrained.names()
     assert "index.json: " in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-a", "a b", "a\n", "ä"])
-def test_names_that_are_no_folders(shelf: Path, name: str) -> None:
+def test_names_that_are_no_folders(pretrained_dir: Path, name: str) -> None:
     weights = weights_of("callsite_cost")
     with pytest.raises(ConfigError, match="expected a name of letters"):
-        add(shelf, name, weights)
-    assert not shelf.exists()
+        add(pretrained_dir, name, weights)
+    assert not pretrained_dir.exists()
 
 
 def test_what_ships_with_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

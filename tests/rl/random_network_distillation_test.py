@@ -7,7 +7,7 @@ import pytest
 
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.errors import ConfigError
-from compiler_opt.rl.config import NoveltyConfig, check_novelty
+from compiler_opt.rl.config import RandomNetworkDistillationConfig, check_bonus
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 load_tensorflow()
@@ -17,7 +17,7 @@ from compiler_opt.rl.sampled_decisions import Batch  # noqa: E402
 from compiler_opt.spaces.heads.head import Head  # noqa: E402
 from tests.rl.algorithms import toy_decisions  # noqa: E402
 
-_CONFIG = NoveltyConfig(weight=0.5, learning_rate=5e-3)
+_CONFIG = RandomNetworkDistillationConfig(weight=0.5, learning_rate=5e-3)
 
 
 def _batch(head: Head, count: int, seed: int, shift: int = 0) -> Batch:
@@ -68,9 +68,9 @@ def test_without_decisions_there_is_nothing_to_learn() -> None:
 
 
 def test_value_networks_and_odd_numbers_are_refused() -> None:
-    check_novelty(_CONFIG, AdvantagesConfig().build())
-    check_novelty(NoveltyConfig(), AdvantagesConfig("moving_average").build())
+    check_bonus(_CONFIG, AdvantagesConfig().build())
+    check_bonus(RandomNetworkDistillationConfig(), AdvantagesConfig("moving_average").build())
     with pytest.raises(ConfigError, match=r"expected 0 with advantages\.kind = 'moving_average'"):
-        check_novelty(_CONFIG, AdvantagesConfig("moving_average").build())
+        check_bonus(_CONFIG, AdvantagesConfig("moving_average").build())
     with pytest.raises(ValueError, match="discount: expected at least 0 and less than 1, found 1"):
-        NoveltyConfig(discount=1)
+        RandomNetworkDistillationConfig(discount=1)

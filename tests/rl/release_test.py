@@ -13,7 +13,7 @@ import pytest
 
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.pretrained.shelf import ENVIRONMENT, Shelf
+from compiler_opt.pretrained.pretrained_index import ENVIRONMENT, PretrainedIndex
 from compiler_opt.rl.release import MEAN, gather, write_logs
 from tests import programs
 from tests.small_corpus import SOURCES, make_corpus, make_small_corpus
@@ -49,8 +49,8 @@ def test_the_best_of_validation_is_released_and_evaluated(tmp_path: Path) -> Non
     make_small_corpus(tmp_path / "validation", CLANG)
     always = save_training(tmp_path / "always", network(+3, 1))
     never = save_training(tmp_path / "never", network(-2, 2))
-    shelf, logs = tmp_path / "shelf", tmp_path / "logs"
-    common = ("--name=inlining-Oz", f"--output_dir={shelf}", f"--history_dir={logs}")
+    pretrained_dir, logs = tmp_path / "pretrained", tmp_path / "logs"
+    common = ("--name=inlining-Oz", f"--output_dir={pretrained_dir}", f"--history_dir={logs}")
     data = (
         f"--training_dirs={always},{never}",
         f"--data_path={tmp_path / 'validation'}",
@@ -67,9 +67,9 @@ def test_the_best_of_validation_is_released_and_evaluated(tmp_path: Path) -> Non
     assert "margin: 0" in lines or "margin: 100" in lines, "100 is the default's decisions"
     weights = gather([always, never])[MEAN]
     weights = weights.with_margin(100 if "margin: 100" in lines else 0)
-    folder = Shelf(shelf).path("inlining-Oz")
+    folder = PretrainedIndex(pretrained_dir).path("inlining-Oz")
     assert NetworkWeights.load(folder).checksum() == weights.checksum()
-    card = Shelf(shelf).card("inlining-Oz")
+    card = PretrainedIndex(pretrained_dir).card("inlining-Oz")
     assert [result["corpus"] for result in card.results] == [
         "validation, on which it was chosen out of always, never, mean"
     ]
@@ -89,14 +89,14 @@ def check_that_results_complete_the_card(place: Path, common: tuple[str, ...], f
         f"--output_path={place / 'results'}",
         f"--clang_path={CLANG}",
         "--baselines=never",
-        environment={"COMPILER_OPT_PRETRAINED": str(place / "shelf")},
+        environment={"COMPILER_OPT_PRETRAINED": str(place / "pretrained")},
     )
     assert evaluation.returncode == 0, evaluation.stderr
     facts = json.loads((place / "results" / "summary.json").read_text())["provenance"]
     assert facts["Policy"] == "pretrained:inlining-Oz"
     for _ in range(2):  # The second time, the results take the place of the first.
         release(*common, f"--evaluation={place / 'results'}")
-        _, result = Shelf(place / "shelf").card("inlining-Oz").results
+        _, result = PretrainedIndex(place / "pretrained").card("inlining-Oz").results
         assert result["linked text by project"].startswith("shapes ")
     assert "linked text by project" in (folder / "MODEL_CARD.md").read_text()
 
@@ -125,7 +125,8 @@ def test_the_script_trains_and_releases(tmp_path: Path) -> None:
         result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
         assert "chosen" in result.stdout
-        features = set(NetworkWeights.load(Shelf(project / "compiler_opt" / "pretrained").path(name)).features)
+        folder = PretrainedIndex(project / "compiler_opt" / "pretrained").path(name)
+        features = set(NetworkWeights.load(folder).features)
         assert ("callee_linkage" in features) == name.endswith("plugin")
         logs = {path.name for path in (project / "docs" / "pretrained" / name).iterdir()}
         assert logs == {"seed-1.jsonl", "seed-2.jsonl"}

@@ -4,17 +4,17 @@ import pytest
 
 from compiler_opt.policies.decisions import Decisions
 from compiler_opt.search.confirmation import Confirmed
-from compiler_opt.search.found import Found, Progress
 from compiler_opt.search.program import Program
 from compiler_opt.search.program_search import SearchResult
 from compiler_opt.search.report import history
+from compiler_opt.search.search_outcome import Progress, SearchOutcome
 
 
 def _result(
     curve: list[Progress], linked: tuple[int, int], confirming: int, failures: dict[int, str] | None = None
 ) -> SearchResult:
     base, last = Program(()), curve[-1]
-    found = Found(base, base, [], {0: last.compiles}, last.cpu_s, curve, failures or {})
+    found = SearchOutcome(base, base, [], {0: last.compiles}, last.cpu_s, curve, failures or {})
     confirmed = Confirmed({}, {"all": linked[0]}, {"all": linked[1]}, {}, {}, frozenset(), confirming, 4.0)
     return SearchResult("project", [], Decisions({}), found, confirmed, 0, 1.0)
 

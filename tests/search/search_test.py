@@ -12,8 +12,8 @@ import pytest
 from compiler_opt.errors import CorpusError
 from compiler_opt.policies.decisions import Site
 from compiler_opt.search.builds import Compiled
-from compiler_opt.search.found import Found
 from compiler_opt.search.search import Search, SearchSettings
+from compiler_opt.search.search_outcome import SearchOutcome
 from tests.programs import ROOT
 from tests.search.simulator import Function, Module, Simulator, exhaustive, linked_bytes
 
@@ -40,12 +40,12 @@ def random_program(seed: int, num_modules: int, num_functions: int, max_calls: i
     return modules
 
 
-def search(modules: list[Module], **settings: object) -> tuple[Found, Simulator]:
+def search(modules: list[Module], **settings: object) -> tuple[SearchOutcome, Simulator]:
     simulator = Simulator(modules)
     return Search(simulator, len(modules), SearchSettings(**settings)).run(), simulator  # type: ignore[arg-type]
 
 
-def compiled_with(modules: list[Module], found: Found) -> int:
+def compiled_with(modules: list[Module], found: SearchOutcome) -> int:
     """Linked bytes of the result, compiled anew."""
     results = Simulator(modules).compile({number: found.best.decisions(number) for number in range(len(modules))})
     return linked_bytes({number: each for number, each in results.items() if isinstance(each, Compiled)})

@@ -19,7 +19,7 @@ from compiler_opt.decisions.inlining import FEATURES
 from compiler_opt.llvm.object_file import read_parts
 from compiler_opt.policies.decisions import Decisions
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.pretrained.shelf import ENVIRONMENT, Shelf
+from compiler_opt.pretrained.pretrained_index import ENVIRONMENT, PretrainedIndex
 from tests import programs
 from tests.real_observations import weights_for
 from tests.small_project import configure, make_small_project
@@ -44,10 +44,10 @@ def run(*arguments: str, cwd: Path = ROOT, **environment: str) -> "subprocess.Co
 
 
 @pytest.fixture(autouse=True)
-def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def pretrained_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the policies that ship, which is not there yet."""
-    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "shelf"))
-    return tmp_path / "shelf"
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "pretrained"))
+    return tmp_path / "pretrained"
 
 
 @pytest.mark.first
@@ -195,18 +195,18 @@ def build(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shipped(shelf: Path) -> NetworkWeights:
+def shipped(pretrained_dir: Path) -> NetworkWeights:
     """A policy that ships."""
     weights = weights_for({name: np.arange(20) for name in FEATURES}, hidden=(4,))
     weights = dataclasses.replace(weights, metadata={"problem": "inlining"})
-    Shelf(shelf).add("random", weights, weights.card())
+    PretrainedIndex(pretrained_dir).add("random", weights, weights.card())
     return weights
 
 
 def test_with_a_policy_that_ships_it_needs_no_training(
-    build: Path, shipped: NetworkWeights, shelf: Path, tmp_path: Path
+    build: Path, shipped: NetworkWeights, pretrained_dir: Path, tmp_path: Path
 ) -> None:
-    (shelf / "random" / "saved_model.pb").write_bytes(b"may hold anything")
+    (pretrained_dir / "random" / "saved_model.pb").write_bytes(b"may hold anything")
     flags = (f"--build_dir={build}", f"--clang_path={CLANG}", "--minutes=0.05")
     printed = run_until("== 5/7", *flags, f"--output={tmp_path / 'searched'}")
     assert "== 3/7 Training: none, pretrained:random decides" in printed

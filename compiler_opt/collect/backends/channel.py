@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from compiler_opt.collect.backends import Backend
-from compiler_opt.collect.backends.in_step import compile_in_step
+from compiler_opt.collect.backends.two_processes import compile_in_two_processes
 from compiler_opt.collect.compilation import Compilation
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.decisions.decision import Sites
@@ -34,7 +34,7 @@ def _compile(compilation: Compilation, policy: Policy) -> Trajectory | None:
     if policy.needs_default and compilation.support.default_in_callee_slot:
         if policy.is_default:
             return _replayed_default(compilation)
-        return compile_in_step(compilation, policy, _slot_policy(compilation), _converse)
+        return compile_in_two_processes(compilation, policy, _slot_policy(compilation), _converse)
     trajectory, _ = _converse(compilation, policy, include_default=policy.needs_default)
     if trajectory is not None and policy.needs_default and isinstance(policy, LearnedPolicy):
         # As from the plugin, which asks for the default decision only where the policy needs it.

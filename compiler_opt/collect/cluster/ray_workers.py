@@ -36,7 +36,7 @@ from compiler_opt.collect.cluster.bundles import (
     policy_bundle,
 )
 from compiler_opt.collect.cluster.node import Answer, Setup
-from compiler_opt.collect.kept_files import KeptFiles
+from compiler_opt.collect.compilation_files import CompilationFiles
 from compiler_opt.collect.policy_folder import PickledPolicy, PolicyFolder
 from compiler_opt.collect.schedule import Job, lost_rollout
 from compiler_opt.collect.worker import Worker, WorkerSettings
@@ -452,7 +452,7 @@ def ray_pool(
     num_workers: int | None = None,
     *,
     niceness: int = 0,
-    kept_files: KeptFiles | None = None,
+    compilation_files: CompilationFiles | None = None,
 ) -> Iterator[WorkerPool]:
     """A pool whose workers are in a Ray cluster; `num_workers` is by default the cluster's CPUs. See `WorkerPool`.
 
@@ -460,7 +460,7 @@ def ray_pool(
       MissingPackageError: Ray is not installed.
       ConfigError: no cluster answers, it has no CPUs, or files of compilations are to be kept.
     """
-    if kept_files is not None:
+    if compilation_files is not None:
         raise ConfigError("the files of compilations are on the nodes; leave --explicit_temps_dir out")
     with RayWorkers(address) as cluster:
         if not (num_workers or cluster.num_cpus):

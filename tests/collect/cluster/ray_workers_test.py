@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from compiler_opt.collect.cluster.ray_workers import ray_pool
-from compiler_opt.collect.kept_files import KeptFiles
+from compiler_opt.collect.compilation_files import CompilationFiles
 from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.workers import Job, WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -277,9 +277,9 @@ def test_without_ray_its_extra_is_named(newest: Toolchain, monkeypatch: pytest.M
 
 
 def test_files_of_compilations_stay_on_nodes(newest: Toolchain, tmp_path: Path) -> None:
-    kept = KeptFiles(tmp_path, 1)
+    kept = CompilationFiles(tmp_path, 1)
     with (
         pytest.raises(ConfigError, match="explicit_temps_dir"),
-        ray_pool("auto", newest, PROBLEM, kept_files=kept),
+        ray_pool("auto", newest, PROBLEM, compilation_files=kept),
     ):
         pass

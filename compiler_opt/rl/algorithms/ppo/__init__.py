@@ -7,8 +7,8 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
 from compiler_opt.rl.config import (
     LearnerConfig,
-    NoveltyConfig,
-    check_novelty,
+    RandomNetworkDistillationConfig,
+    check_bonus,
     check_range,
     check_rollouts,
     check_value_network,
@@ -60,13 +60,15 @@ def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
             f"ppo.kl_to_start: expected 0 with network.lstm_units = {context.network.lstm_units}, found "
             f"{config.kl_to_start:g}: the policy to start from remembers other things than the one that learns"
         )
-    novelty = configs.get(NoveltyConfig)
-    check_novelty(novelty, advantages)
+    novelty = configs.get(RandomNetworkDistillationConfig)
+    check_bonus(novelty, advantages)
     from compiler_opt.rl.algorithms.ppo.algorithm import PPO
 
     return PPO(context, config, advantages, novelty)
 
 
 ALGORITHM = AlgorithmEntry(
-    {"ppo": PPOConfig, "advantages": AdvantagesConfig, "novelty": NoveltyConfig}, build, takes_recurrence=True
+    {"ppo": PPOConfig, "advantages": AdvantagesConfig, "novelty": RandomNetworkDistillationConfig},
+    build,
+    takes_recurrence=True,
 )

@@ -42,7 +42,7 @@ from compiler_opt.collect.groups import Group
 from compiler_opt.errors import ConfigError
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl.algorithms.ppo import PPOConfig
-from compiler_opt.rl.config import NoveltyConfig
+from compiler_opt.rl.config import RandomNetworkDistillationConfig
 from compiler_opt.rl.learner import NetworkLearner
 from compiler_opt.rl.random_network_distillation import RandomNetworkDistillation
 from compiler_opt.rl.sampled_algorithm import SampledAlgorithm
@@ -283,7 +283,13 @@ class PPO(SampledAlgorithm):
     off_policy = True
     log_metrics = (("entropy", "entropy", ".3f"), ("kl", "KL", ".4f"), ("clip_fraction", "clipped", ".1%"))
 
-    def __init__(self, context: TrainingContext, config: PPOConfig, advantages: Advantages, novelty: NoveltyConfig):
+    def __init__(
+        self,
+        context: TrainingContext,
+        config: PPOConfig,
+        advantages: Advantages,
+        novelty: RandomNetworkDistillationConfig,
+    ):
         """Raises PolicyError or ConfigError if the policy to start from does not suit the settings."""
         start, seed = context.warm_start_weights(), context.config.seed
         learner = PPOLearner(context.head, context.action_name, context.network, config, seed, start)

@@ -58,14 +58,14 @@ class _Index:
     policies: dict[str, ReleasedPolicy]
 
 
-class Shelf:
+class PretrainedIndex:
     """The released policies in a folder; none if the folder has no index."""
 
     def __init__(self, folder: Path):
         self._folder = folder
 
     @classmethod
-    def installed(cls) -> "Shelf":
+    def installed(cls) -> "PretrainedIndex":
         """This package's, or that of the environment variable."""
         return cls(Path(os.environ.get(ENVIRONMENT) or Path(__file__).parent))
 

@@ -9,7 +9,7 @@ from compiler_opt.corpus.builds.archive import objects_of_archive
 from compiler_opt.corpus.builds.objects import ObjectFile
 from compiler_opt.corpus.making import thinlto
 from compiler_opt.corpus.making.extract import Reader
-from compiler_opt.corpus.making.originals import Originals
+from compiler_opt.corpus.making.original_objects import OriginalObjects
 from compiler_opt.errors import CorpusError
 from tests.corpus.builds.archive_test import archived
 from tests.corpus.builds.conftest import OBJECTS
@@ -23,7 +23,7 @@ KEEP = ["-Wl,--save-temps=import", "-Wl,--save-temps=prelink", "-Wl,--thinlto-em
 def test_members_of_archives(clang_path: str, tree: Path, tmp_path: Path, style: str) -> None:
     (tmp_path / "lib").mkdir()
     library = archived(clang_path, tree, tmp_path / "lib" / "libx.a", *OBJECTS, style=style)
-    originals = Originals(tmp_path)
+    originals = OriginalObjects(tmp_path)
     for item, name in zip(objects_of_archive(library, tmp_path), OBJECTS, strict=True):
         found = originals.read(item.name)
         assert found.file.data == (tree / name).read_bytes()
@@ -32,7 +32,7 @@ def test_members_of_archives(clang_path: str, tree: Path, tmp_path: Path, style:
         originals.find("lib/libx.a/gone.o")
     library.write_bytes((tree / "main.o").read_bytes())
     with pytest.raises(CorpusError, match=r"libx.a: expected an archive with lib/libx.a/a.o, found something else"):
-        Originals(tmp_path).find("lib/libx.a/a.o")
+        OriginalObjects(tmp_path).find("lib/libx.a/a.o")
 
 
 def test_a_symlinked_archive_outside_is_refused(clang_path: str, tree: Path, tmp_path: Path) -> None:
@@ -40,14 +40,14 @@ def test_a_symlinked_archive_outside_is_refused(clang_path: str, tree: Path, tmp
     build.mkdir()
     (build / "libx.a").symlink_to(archived(clang_path, tree, tmp_path / "libx.a", "main.o"))
     with pytest.raises(CorpusError, match=r"libx.a: is a link that leaves the folder"):
-        Originals(build).find("libx.a/main.o")
+        OriginalObjects(build).find("libx.a/main.o")
 
 
 def test_parts_of_an_object_that_was_linked_of_several(tree: Path, tmp_path: Path) -> None:
     both = tmp_path / "both.o"
     subprocess.run(["ld", "-r", "main.o", "lib/a.o", "-o", str(both)], cwd=tree, check=True)
     assert len(Reader().read(ObjectFile(both, "both.o"))) == 2
-    originals = Originals(tmp_path)
+    originals = OriginalObjects(tmp_path)
     assert originals.find("both.o").path == both
     with pytest.raises(CorpusError, match=r"both.o.1: is a part of an object that a linker made of several \(ld -r\)"):
         originals.find("both.o.1")
@@ -62,7 +62,7 @@ def test_objects_that_the_linker_made(clang_path: str, tmp_path: Path) -> None:
     command = [clang_path, "-flto=thin", "-fuse-ld=lld", *objects[:2], "lib/libother.a", *KEEP, "-o"]
     run(tmp_path, *command, "program.lto.x")
     modules = thinlto.link_of_directory(tmp_path).modules
-    originals = Originals(tmp_path)
+    originals = OriginalObjects(tmp_path)
     kept = {name: originals.find(name).path.relative_to(tmp_path).as_posix() for name, _ in modules}
     member = next(name for name in kept if name.startswith("lib/libother.a("))
     assert kept == {
@@ -79,4 +79,4 @@ def test_objects_that_the_linker_made(clang_path: str, tmp_path: Path) -> None:
         originals.find("lib/other.o")
     run(tmp_path, *command, "second")
     with pytest.raises(CorpusError, match=r"main.o: several links made .* \(program.*, second.lto.main.o\)"):
-        Originals(tmp_path).find("main.o")
+        OriginalObjects(tmp_path).find("main.o")

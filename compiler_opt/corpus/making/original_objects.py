@@ -23,7 +23,7 @@ _KEEP = "link with -Wl,--save-temps=prelink by lld, which then keeps it next to 
 
 
 @dataclasses.dataclass(frozen=True)
-class Original:
+class OriginalObject:
     """An object of the build.
 
     Attributes:
@@ -35,7 +35,7 @@ class Original:
     code: bytes
 
 
-class Originals:
+class OriginalObjects:
     """Finds the objects of one build; lists each archive and folder once.
 
     Args:
@@ -64,7 +64,7 @@ class Originals:
             return linked
         raise CorpusError(f"{printable(path)}: is LLVM bitcode, and the linker did not keep its object; {_KEEP}")
 
-    def read(self, name: str) -> Original:
+    def read(self, name: str) -> OriginalObject:
         """Reads the object that a module was extracted from.
 
         Raises:
@@ -78,7 +78,7 @@ class Originals:
         if not code and os.path.lexists(imported):
             self._check(imported)
             code = read_object(ObjectFile(imported, name))
-        return Original(file, code)
+        return OriginalObject(file, code)
 
     def _check(self, path: Path) -> None:
         """Raises CorpusError unless the path is a file, and inside the folder."""

@@ -36,7 +36,7 @@ class Progress:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class SearchOutcome:
     """What a search of one program has found.
 
     Attributes:

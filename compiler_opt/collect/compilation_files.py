@@ -26,7 +26,7 @@ _USED_FILE = ".bytes"
 
 
 @dataclasses.dataclass(frozen=True)
-class KeptFiles:
+class CompilationFiles:
     """A folder of compilations' files, into which several processes may write at a time; picklable.
 
     Attributes:

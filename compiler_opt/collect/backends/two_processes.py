@@ -33,7 +33,7 @@ class Converse(Protocol):
     ) -> tuple[Trajectory | None, InteractiveResult]: ...
 
 
-def compile_in_step(
+def compile_in_two_processes(
     compilation: Compilation, policy: Policy, read_default: Policy, converse: Converse
 ) -> Trajectory | None:
     """Compiles under a policy that needs the default decision, which `read_default` reads from the other process.
