@@ -1,4 +1,4 @@
-"""Builds of a benchmark program that are to be faster than the plain one, measured beside it; see `speed_by_heart`."""
+"""Builds of a benchmark program that are to be faster than the plain one, measured beside it; see `fitted_speed`."""
 
 import dataclasses
 import statistics

@@ -26,7 +26,7 @@ State: TypeAlias = Literal["complete", "failed", "unfinished"]
 COMPLETE: Final = "complete"
 FAILED: Final = "failed"
 UNFINISHED: Final = "unfinished"
-SEARCH: Final = "search (by heart)"
+SEARCH: Final = "search fitted to these projects (upper mark)"
 """The row of searches, which are fitted to what they are measured on."""
 BEGIN, END = "<!-- compare_trainers: begin -->", "<!-- compare_trainers: end -->"
 """Lines of a page between which the result is written."""

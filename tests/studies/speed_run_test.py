@@ -1,4 +1,4 @@
-"""A program made faster by heart, beside thresholds and PGO: all builds are right, and what is hot is inlined."""
+"""A program made faster by fitted decisions, beside thresholds and PGO: all builds are right, hot calls are inlined."""
 
 import re
 from pathlib import Path

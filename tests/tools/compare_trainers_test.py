@@ -119,7 +119,8 @@ def test_two_algorithms_and_a_search_interrupted_and_resumed(tmp_path: Path) -> 
             assert [compiles for *run, compiles in points if run == [name, seed]] == [0, 4, 8, 12, 16, 20]
     with (output / "runs.csv").open() as file:
         assert all(float(row["cpu_s"]) > 0 and float(row["validation_mean"]) < 1 for row in csv.DictReader(file))
-    assert len(re.findall(r"^\| (ppo|es|search \(by heart\)) \| complete \| [12] \|", document.read_text(), re.M)) == 6
+    rows = rf"^\| (ppo|es|{re.escape(SEARCH)}) \| complete \| [12] \|"
+    assert len(re.findall(rows, document.read_text(), re.M)) == 6
 
     refused = programs.run(_TOOL, *flags(24))
     assert refused.returncode == 2

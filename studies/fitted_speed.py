@@ -1,6 +1,6 @@
-"""Makes programs faster by heart, beside what thresholds of the inliner and clang's own PGO do, and prints tables.
+"""Makes programs faster by fitted decisions, beside thresholds of the inliner and clang's own PGO; prints tables.
 
-    python -m studies.speed_by_heart --data_path=$CORPUS_O2/held_out --output_dir=$OUT --minutes=60
+    python -m studies.fitted_speed --data_path=$CORPUS_O2/held_out --output_dir=$OUT --minutes=60
 
 For each program of `benchmarks/programs/` whose project the corpus has, the project's modules are built plainly, with
 other thresholds of the inliner (`inline-500`, or any other number) or other options of LLVM's
