@@ -1,7 +1,7 @@
 """Measures the cost of collecting: CPU seconds of plain compilation over CPU seconds of the same modules' rollouts.
 
 Plain compilation, plugin and channel alternate, module by module, on one thread, so that changes of the machine's speed
-affect all alike. A rollout does what training does: the network samples every decision, callsites are recorded, the
+affect all alike. A rollout does what training does: the network samples every decision, call sites are recorded, the
 object is measured. Its CPU time is that of the compiler and of this process. 1.0 means that collecting is free; a
 higher value means that it is faster than compiling: a worker forks compilers from a loaded one (`llvm/fork_server.py`),
 whereas plain compilation starts clang each time, as a build does.

@@ -1,6 +1,6 @@
-"""Statistics of a corpus: modules, functions, callsites, languages, optimisation levels, targets, copies, sizes.
+"""Statistics of a corpus: modules, functions, call sites, languages, optimisation levels, targets, copies, sizes.
 
-Functions, instructions and callsites are counted by `opt -passes='print<func-properties>'`. For each function, opt
+Functions, instructions and call sites are counted by `opt -passes='print<func-properties>'`. For each function, opt
 prints a line with its name and one `Property: number` per property on stderr (LLVM's `FunctionPropertiesAnalysis.cpp`).
 The numbers describe the bitcode as it is, before optimisation.
 """
@@ -39,7 +39,7 @@ _FUNCTION = re.compile(rb"^Printing analysis results of CFA for function '", re.
 
 @dataclasses.dataclass(frozen=True)
 class ModuleCounts:
-    """Numbers of defined functions, of their instructions, and of their calls of defined functions (callsites)."""
+    """Numbers of defined functions, of their instructions, and of their calls of defined functions (call sites)."""
 
     functions: int
     instructions: int

@@ -28,9 +28,9 @@ from compiler_opt.report.formatting import bytes_text, change_text, count_text
 from compiler_opt.report.table import Cell, Change, Table, size_cells
 
 _EXPLANATIONS = {
-    "never": "never inlines no callsite",
-    "always": "always inlines every callsite",
-    "random": "random inlines half of the callsites",
+    "never": "never inlines no call site",
+    "always": "always inlines every call site",
+    "random": "random inlines half of the call sites",
 }
 
 

@@ -1,4 +1,4 @@
-"""Parses optimisation remarks: the callsites of inlining decisions, and what register allocation costs each function.
+"""Parses optimisation remarks: the call sites of inlining decisions, and what register allocation costs each function.
 
 The channel sends features without names. The remarks of the pass `inline-ml` name the caller and the callee of every
 decision, in the channel's order:
@@ -66,7 +66,7 @@ _Record = tuple[bytes, tuple[bytes, bytes, bytes]]
 
 @dataclasses.dataclass(frozen=True)
 class CallSites:
-    """The callsites of T decisions, in order.
+    """The call sites of T decisions, in order.
 
     Attributes:
       functions: distinct names.

@@ -1,6 +1,6 @@
 """How much of a program is new to a policy that was trained on it earlier.
 
-A policy observes only the features of a callsite, so a decision is new to it if no decision with the same features
+A policy observes only the features of a call site, so a decision is new to it if no decision with the same features
 occurred in training. Each of the default's decisions is recorded as a hash of its features, and each module as a hash
 of its decisions: paths of sources, comments and line numbers make no difference.
 """

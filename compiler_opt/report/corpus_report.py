@@ -17,7 +17,7 @@ from compiler_opt.report.table import Table
 NUMBERS: Mapping[str, str] = {
     "functions": "functions",
     "instructions": "instructions",
-    "call_sites": "callsites",
+    "call_sites": "call sites",
     "decisions": "decisions",
     "bitcode_bytes": "bitcode, bytes",
 }

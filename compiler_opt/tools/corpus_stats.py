@@ -2,7 +2,7 @@
 
     compiler_opt corpus_stats --data_path=$CORPUS --output_path=$STATISTICS
 
-prints modules, functions, callsites, languages, optimisation levels, targets, copies and sizes, and writes them to
+prints modules, functions, call sites, languages, optimisation levels, targets, copies and sizes, and writes them to
 $STATISTICS as statistics.json, modules.csv and two plots. With --decisions, each module is compiled once to count the
 default's decisions.
 """

@@ -1,4 +1,4 @@
-"""Callsites and spill costs from remarks: by hand, by chance, and from real compilers."""
+"""Call sites and spill costs from remarks: by hand, by chance, and from real compilers."""
 
 import subprocess
 from pathlib import Path

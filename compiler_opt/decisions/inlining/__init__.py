@@ -52,7 +52,7 @@ FEATURES = (
     "is_caller_avail_external",
 )
 """Features of the advisor (`llvm/include/llvm/Analysis/InlineModelFeatureMaps.h`): int64 scalars that describe one
-callsite, its caller and its callee."""
+call site, its caller and its callee."""
 
 
 # What is not inlined is emitted, so without inlining everything is that the default may have inlined.
