@@ -179,6 +179,8 @@ class LearnerConfig:
 class RandomNetworkDistillationConfig:
     """An exploration bonus for decisions that lead to new observations, see `rl.random_network_distillation`.
 
+    Gin files and histories call it `novelty`.
+
     Attributes:
       weight: of the bonus in the advantages, which have unit variance: 1 counts a step from what is known to what is as
         new as everything was in the first iteration like one standard deviation. 0 for no bonus.

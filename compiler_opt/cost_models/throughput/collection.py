@@ -82,7 +82,7 @@ class Counts:
     unlabelled: int = 0
 
 
-class Collector:
+class BlockCollector:
     """Collects blocks into a folder; see the module."""
 
     def __init__(self, folder: Path, labeller: Labeller, num_workers: int = 1, timeout_s: float = 300.0):

@@ -15,7 +15,7 @@ from absl import flags
 from compiler_opt.corpus.description import DESCRIPTION_NAME, Corpus
 from compiler_opt.corpus.remote import is_url
 from compiler_opt.cost_models.throughput.blocks import save_blocks
-from compiler_opt.cost_models.throughput.collection import PRECEDENCE, Collector, Counts, sample, split_blocks
+from compiler_opt.cost_models.throughput.collection import PRECEDENCE, BlockCollector, Counts, sample, split_blocks
 from compiler_opt.cost_models.throughput.instructions import require_decoder
 from compiler_opt.cost_models.throughput.mca import Labeller
 from compiler_opt.errors import CorpusError
@@ -76,7 +76,7 @@ def entry() -> None:
     labeller = Labeller(toolchain, _CPU.value)
     labeller.check()
     with exclusive_directory(output, "--output_dir"):
-        collector = Collector(output, labeller, entry_point.num_workers(_NUM_WORKERS.value), _TIMEOUT_S.value)
+        collector = BlockCollector(output, labeller, entry_point.num_workers(_NUM_WORKERS.value), _TIMEOUT_S.value)
         num_modules = sum(len(corpus.modules) for corpus in corpora.values())
         with progress_bar(total=num_modules, description="compiling", unit="module") as bar:
             parts = {split: collector.parts(corpus.modules, bar.update) for split, corpus in corpora.items()}

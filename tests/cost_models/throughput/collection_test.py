@@ -10,7 +10,7 @@ from compiler_opt.array_files import save_arrays
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.cost_models.throughput.blocks import Block, to_arrays
-from compiler_opt.cost_models.throughput.collection import Collector, Part, compile_module, sample, split_blocks
+from compiler_opt.cost_models.throughput.collection import BlockCollector, Part, compile_module, sample, split_blocks
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.throughput.mca import Labeller
 from compiler_opt.llvm.toolchain import Toolchain
@@ -62,7 +62,7 @@ def test_sample() -> None:
 
 def test_parts_are_all_blocks_of_the_modules_once(toolchain: Toolchain, clang_path: str, tmp_path: Path) -> None:
     corpus = make_corpus(tmp_path, clang_path, SOURCES, level="O2")
-    collector = Collector(tmp_path / "blocks", Labeller(toolchain))
+    collector = BlockCollector(tmp_path / "blocks", Labeller(toolchain))
     done: list[int] = []
     parts = collector.parts(corpus.modules, done.append)
     decoder = Decoder()
@@ -98,7 +98,7 @@ def test_files_of_earlier_versions_are_found(tmp_path: Path) -> None:
     part = {**to_arrays([block(b"\xc3")]), "counts": np.array([7, 2])}
     save_arrays(tmp_path / "blocks/parts/017effd9254096a168cc906fc5489eb2.npz", part)
     save_arrays(tmp_path / "blocks/labels/25a875238b189383bc27b944d07f8c72.npz", {"cycles": np.array([0.5])})
-    collector = Collector(tmp_path / "blocks", Labeller(compiler))
+    collector = BlockCollector(tmp_path / "blocks", Labeller(compiler))
     (found,) = collector.parts([module])
     assert (found.num_blocks, found.num_refused, found.failure) == (7, 2, None)
     labelled, _ = collector.label(found.blocks)
@@ -111,7 +111,7 @@ def test_a_module_that_cannot_be_compiled_has_a_reason(toolchain: Toolchain, cla
     content = first.bitcode_path.read_bytes()
     first.bitcode_path.write_bytes(content[: len(content) // 8 * 4])
     second.command_path.write_bytes(b"-cc1\0-load\0x.so\0")
-    parts = Collector(tmp_path / "blocks", Labeller(toolchain)).parts(corpus.modules)
+    parts = BlockCollector(tmp_path / "blocks", Labeller(toolchain)).parts(corpus.modules)
     assert (parts[0].failure or "").startswith("shapes/area.cpp.o: exit status 1")
     assert "'-load' is not an option that a corpus may use" in (parts[1].failure or "")
     assert parts[2].failure is None and parts[2].blocks
@@ -124,5 +124,5 @@ def test_modules_for_other_processors_have_a_reason(toolchain: Toolchain, clang_
     path = tmp_path / "p/a.c.o.cmd"
     path.write_bytes(path.read_bytes() + b"-triple\0aarch64-unknown-linux-gnu\0")
     assert json.loads((tmp_path / "corpus_description.json").read_text())
-    (part,) = Collector(tmp_path / "blocks", Labeller(toolchain)).parts(Corpus.load(tmp_path).modules)
+    (part,) = BlockCollector(tmp_path / "blocks", Labeller(toolchain)).parts(Corpus.load(tmp_path).modules)
     assert "expected an object for x86-64, found one for EM_AARCH64" in (part.failure or "")
