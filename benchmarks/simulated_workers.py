@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler_opt.collect.worker import Worker, WorkerSettings
+from compiler_opt.collect.worker import LocalWorker, WorkerSettings
 from compiler_opt.llvm.processes import die_with_parent
 
 _LENGTH = struct.Struct("!i")
@@ -103,14 +103,14 @@ class SimulatedWorkers:
         self._process.kill()
         self._process.join()
 
-    def start(self, settings: WorkerSettings, scratch: Path) -> Worker:
+    def start(self, settings: WorkerSettings, scratch: Path) -> LocalWorker:
         """A worker without a process of its own."""
         del settings
         scratch.mkdir()
         ours, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self._control, [b"w"], [theirs.fileno()])
-        return Worker(Connection(ours.detach()), _Dead(), scratch)
+        return LocalWorker(Connection(ours.detach()), _Dead(), scratch)
 
     def events(self) -> list[Event]:
         """All jobs so far."""

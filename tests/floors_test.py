@@ -74,7 +74,6 @@ NOT_SHIPPED = {"benchmarks", "studies", "tests"}
 
 OVER_LONG = {
     "benchmarks/chaos.py",
-    "compiler_opt/collect/cluster/ray_workers.py",
     "compiler_opt/native/policy_network.h",
     "compiler_opt/policies/weights.py",
     "compiler_opt/rl/pipeline.py",

@@ -61,8 +61,62 @@ class WorkerSettings:
     compilation_files: CompilationFiles | None = None
 
 
+class Worker(Protocol):
+    """The pool's handle of a worker.
+
+    Attributes:
+      connection: readable when there is something to receive.
+      tasks: its tasks in order; it works on the first.
+      is_ready: whether it has started.
+      begun_s: `time.monotonic()` when it was started, or began its first task.
+      start_timeout_s: wall-clock seconds that it may take to start.
+    """
+
+    tasks: deque[Task]
+    is_ready: bool
+    begun_s: float
+
+    @property
+    def connection(self) -> Connection | socket.socket: ...
+
+    @property
+    def start_timeout_s(self) -> float: ...
+
+    def offer(self, task: Task, policy: PickledPolicy) -> bool:
+        """Sends a task with its pickled policy; False if the worker is busy and would have to be waited for.
+
+        Raises:
+          OSError: the worker is dead, or does not listen.
+        """
+
+    def receive(self) -> tuple[Task, Rollout[Any]] | None:
+        """Receives a result, or None when the worker has started, or there is none.
+
+        Raises:
+          CompilerOptError: a policy or the compiler itself is unusable, or no worker can start.
+          EOFError, OSError: the worker is dead.
+          RuntimeError: a bug; the message is the traceback.
+        """
+
+    def check_stopped(self) -> bool:
+        """Whether the process is stopped (SIGSTOP) now and was at the last check; the pool asks twice a second."""
+
+    def memory_bytes(self) -> int:
+        """What it and its compilers take of this machine's memory, resident."""
+
+    def kill(self) -> None:
+        """Ends it, and its compilers with it; `close` must follow."""
+
+    def close(self) -> int | None:
+        """Waits for the end, and frees what the worker had.
+
+        Returns:
+          The exit code of its process, or minus the signal; None if its machine has left, and no job is to blame.
+        """
+
+
 class WorkerProcess(Protocol):
-    """What the pool needs of a worker's process: a part of `multiprocessing.Process`.
+    """What a local worker's handle needs of its process: a part of `multiprocessing.Process`.
 
     Over its connection it sends None when it has started, or an exception if no worker can; then it receives
     `(job, PickledPolicy)` and answers each with a `Rollout` or an exception.
@@ -72,8 +126,7 @@ class WorkerProcess(Protocol):
     def pid(self) -> int | None: ...
 
     @property
-    def exitcode(self) -> int | None:
-        """The exit code, or minus the signal; after the end, None if its machine has left, and no job is to blame."""
+    def exitcode(self) -> int | None: ...
 
     def kill(self) -> None: ...
 
@@ -82,27 +135,19 @@ class WorkerProcess(Protocol):
     def close(self) -> None: ...
 
 
-class Worker:
-    """The pool's handle of a worker process.
+class LocalWorker:
+    """The handle of a process on this machine; see `Worker`."""
 
-    Attributes:
-      connection: for its results; at end of file when it has died.
-      tasks: its tasks in order; it works on the first.
-      is_ready: whether it has started.
-      begun_s: `time.monotonic()` when it was started, or began its first task.
-      start_timeout_s: wall-clock seconds that it may take to start.
-    """
+    start_timeout_s = _START_TIMEOUT_S
 
     def __init__(
         self,
         connection: Connection,
         process: WorkerProcess,
         scratch: Path,
-        start_timeout_s: float = _START_TIMEOUT_S,
     ):
         """Takes over a process that was just started, the connection to it, and its folder; see `start_worker`."""
         self.connection = connection
-        self.start_timeout_s = start_timeout_s
         self._process = process
         self._scratch = scratch
         self.tasks: deque[Task] = deque()
@@ -111,11 +156,7 @@ class Worker:
         self.begun_s = time.monotonic()
 
     def offer(self, task: Task, policy: PickledPolicy) -> bool:
-        """Sends a task with its pickled policy; False if the worker is busy and the socket might not hold the message.
-
-        Raises:
-          OSError: the worker is dead, or does not listen.
-        """
+        """False if the worker is busy and the socket might not hold the message."""
         message = pickle.dumps((dataclasses.replace(task.job, policy=None), policy))
         if self.tasks and len(message) > _SMALL_BYTES:
             return False
@@ -126,13 +167,6 @@ class Worker:
         return True
 
     def receive(self) -> tuple[Task, Rollout[Any]] | None:
-        """Receives a result, or None when the worker has started.
-
-        Raises:
-          CompilerOptError: a policy or the compiler itself is unusable, or no worker can start.
-          EOFError, OSError: the worker is dead.
-          RuntimeError: a bug; the message is the traceback.
-        """
         answer = self.connection.recv()
         self.begun_s = time.monotonic()
         is_first, self.is_ready = not self.is_ready, True
@@ -142,12 +176,10 @@ class Worker:
         return None if task is None else (task, answer)
 
     def check_stopped(self) -> bool:
-        """Whether the process is stopped (SIGSTOP) now and was at the last check."""
         was_stopped, self._was_stopped = self._was_stopped, _state(self._process.pid) == "T"
         return was_stopped and self._was_stopped
 
     def memory_bytes(self) -> int:
-        """Resident memory of the worker and its compilers."""
         import psutil  # Only the host needs it, and rarely.
 
         total = 0
@@ -159,11 +191,9 @@ class Worker:
         return total
 
     def kill(self) -> None:
-        """Kills the process, and its compilers with it; `close` must follow."""
         self._process.kill()
 
     def close(self) -> int | None:
-        """Waits for the process to end and removes its folder; returns `WorkerProcess.exitcode`."""
         self._process.join()
         code = self._process.exitcode
         self._process.close()
@@ -172,7 +202,7 @@ class Worker:
         return code
 
 
-def start_worker(settings: WorkerSettings, scratch: Path) -> Worker:
+def start_worker(settings: WorkerSettings, scratch: Path) -> LocalWorker:
     """Starts a process, and makes the folder `scratch` for it.
 
     Raises:
@@ -186,7 +216,7 @@ def start_worker(settings: WorkerSettings, scratch: Path) -> Worker:
         _limit_waiting(connection)
         process = context.Process(target=_work, args=(theirs, settings, scratch, os.getpid()), daemon=True)
         process.start()
-    return Worker(connection, process, scratch)
+    return LocalWorker(connection, process, scratch)
 
 
 @contextlib.contextmanager

@@ -268,7 +268,7 @@ class WorkerPool(Generic[Measurement]):
                 self._lose(worker, schedule, f"did not answer for {now_s - worker.begun_s:.0f} s")
         busy = self._busy()
         if len(busy) > 1 and self._available_bytes() < MIN_MEMORY_BYTES // 2:
-            greediest = max(busy, key=Worker.memory_bytes)
+            greediest = max(busy, key=lambda worker: worker.memory_bytes())
             self._lose(greediest, schedule, "was ended: it took the most memory when that ran short", is_transient=True)
 
     def _limit_s(self, worker: Worker) -> float:

@@ -30,25 +30,14 @@ def actor_class(ray: Any) -> Any:
             return node_id, name, None, False
 
         def work(self, message, bundles):  # type: ignore[no-untyped-def]
-            return self._worker.work(message, bundles)
+            import functools
 
-        @ray.method(concurrency_group="files")
-        def missing(self, bundles):  # type: ignore[no-untyped-def]
-            return self._worker.missing(bundles)
+            import ray
 
-        @ray.method(concurrency_group="files")
-        def store(self, bundle, files):  # type: ignore[no-untyped-def]
-            """Why the node cannot keep the files, or None."""
-            from compiler_opt.errors import CompilerOptError
-
-            try:
-                self._worker.store(bundle, files)
-            except CompilerOptError as error:
-                return str(error)
-            return None
+            return self._worker.work(message, {bundle: functools.partial(ray.get, at[0]) for bundle, at in bundles})
 
         def close(self):  # type: ignore[no-untyped-def]
             self._worker.close()
 
-    options = {"num_cpus": 1, "max_restarts": 0, "concurrency_groups": {"files": 1}, "scheduling_strategy": "SPREAD"}
+    options = {"num_cpus": 1, "max_restarts": 0, "scheduling_strategy": "SPREAD"}
     return ray.remote(**options)(CompilerWorker)

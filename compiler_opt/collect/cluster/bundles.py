@@ -9,18 +9,22 @@ final name, and is checked by its digest when a process first uses it.
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
+from compiler_opt.collect.policy_folder import PickledPolicy, PolicyFolder
 from compiler_opt.corpus.command_lines.command_line import INDEX_SUFFIX, index_path
 from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.validation import REMAKE, reading
-from compiler_opt.errors import OutputError, ResourceError
+from compiler_opt.errors import CorpusError, OutputError, ResourceError
 from compiler_opt.files import remove_oldest
 
 MODULES, POLICIES = "modules", "policies"
@@ -32,6 +36,8 @@ _WANTED_FREE_SHARE = 0.1
 _UNUSED_S = 3600.0
 """A bundle that was not used for so long is in no run's way."""
 _TOUCH_S = 600.0
+_MAX_SHARED = 64
+"""Modules and policies that the host keeps available for jobs to come."""
 _MAX_POLICIES = 64
 """Of all runs that share a cache; each uses the newest few."""
 
@@ -93,6 +99,48 @@ def module_bundle(files: Mapping[str, bytes]) -> Bundle:
 def policy_bundle(key: str, files: Mapping[str, bytes]) -> Bundle:
     """The bundle of a policy's files."""
     return Bundle(f"{POLICIES}/{key}", tuple(sorted(files)), digest_of(files))
+
+
+class SharedFiles:
+    """The host's side: what jobs read, put where nodes can fetch it."""
+
+    def __init__(self, put: Callable[[Mapping[str, bytes]], Any]):
+        """`put`: makes files available, and returns a reference to them; such as `ray.put`."""
+        self._put = put
+        self._bundles: dict[tuple[Path, str], Bundle] = {}
+        self._references: OrderedDict[tuple[Path, str], Any] = OrderedDict()
+
+    def of_job(self, module: Module, policy: PickledPolicy, folder: PolicyFolder) -> list[tuple[Bundle, list[Any]]]:
+        """What a job reads: each bundle with the reference to its files, in a list, or Ray would fetch it.
+
+        Raises:
+          CorpusError: a file is missing or has changed.
+          OSError: a file cannot be read.
+        """
+        found = [self._share((module.root, module.name), functools.partial(module_files, module), module_bundle)]
+        for key in policy.keys:
+            path = folder.path(key)
+            read, bundle_of = functools.partial(folder_files, path), functools.partial(policy_bundle, key)
+            found.append(self._share((path, key), read, bundle_of))
+        return found
+
+    def _share(
+        self,
+        place: tuple[Path, str],
+        read: Callable[[], dict[str, bytes]],
+        bundle_of: Callable[[Mapping[str, bytes]], Bundle],
+    ) -> tuple[Bundle, list[Any]]:
+        if place in self._references:
+            self._references.move_to_end(place)
+        else:
+            files = read()
+            bundle = bundle_of(files)
+            if self._bundles.setdefault(place, bundle) != bundle:
+                raise CorpusError(f"{place[1]}: its files have changed since it was first compiled; start again")
+            self._references[place] = self._put(files)
+            if len(self._references) > _MAX_SHARED:
+                self._references.popitem(last=False)
+        return self._bundles[place], [self._references[place]]
 
 
 class BundleCache:

@@ -12,14 +12,14 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from compiler_opt.collect.cluster.bundles import MODULES, POLICIES, Bundle, BundleCache
 from compiler_opt.collect.machine import available_cpus, available_memory_bytes, has_room
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.schedule import Job, lost_rollout
-from compiler_opt.collect.worker import Worker, WorkerSettings, start_worker
+from compiler_opt.collect.worker import LocalWorker, WorkerSettings, start_worker
 from compiler_opt.decisions.decision import Decision
 from compiler_opt.errors import CompilerOptError, ResourceError, ToolchainError
 from compiler_opt.files import default_cache_dir
@@ -31,6 +31,8 @@ from compiler_opt.llvm.toolchain import Toolchain, probe
 _START_TIMEOUT_S = 120.0
 _PATIENCE_S = 60.0
 _TICK_S = 0.5
+_MAX_REPEATED = 5
+"""How often a job is done whose files are gone when it ends."""
 _CODE_SUFFIXES = (".c", ".cpp", ".h", ".py")
 
 
@@ -58,16 +60,16 @@ class Answer:
     """The result of a job.
 
     Attributes:
-      content: the pickled answer of the worker process; None if it has died, or if files are missing.
+      content: the pickled answer of the worker process; empty if there is none.
       kept_object: the object, if the job keeps it.
-      missing: bundles that the node has not, or has no more.
       exit_code: of the worker process, if it has died.
+      refusal: why this node can do no more jobs.
     """
 
-    content: bytes | None = None
+    content: bytes = b""
     kept_object: bytes | None = None
-    missing: Sequence[Bundle] = ()
     exit_code: int | None = None
+    refusal: str | None = None
 
 
 class NodeWorker:
@@ -75,7 +77,7 @@ class NodeWorker:
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
-        self._worker: Worker | None = None
+        self._worker: LocalWorker | None = None
         self._cache = BundleCache(default_cache_dir() / "nodes")
 
     def start(self, pickled_setup: bytes) -> None:
@@ -108,48 +110,51 @@ class NodeWorker:
         except (EOFError, OSError) as error:
             raise ResourceError("a worker process died when it started; is there memory left?") from error
 
-    def missing(self, bundles: Sequence[Bundle]) -> list[Bundle]:
-        """Those bundles that the node does not have."""
-        return [bundle for bundle in bundles if not self._cache.has(bundle)]
-
-    def store(self, bundle: Bundle, files: Mapping[str, bytes]) -> None:
-        """Keeps a bundle's files; for errors see `BundleCache.put`."""
-        self._cache.put(bundle, files)
-
-    def work(self, message: bytes, bundles: Sequence[Bundle]) -> Answer:
+    def work(self, message: bytes, bundles: Mapping[Bundle, Callable[[], Mapping[str, bytes]]]) -> Answer:
         """Does a job.
 
         Args:
           message: `(job, PickledPolicy)`, pickled, with paths of the host.
-          bundles: the files that it needs.
+          bundles: what it reads, each with a function that fetches the files, which the cache may have.
         """
-        if missing := self.missing(bundles):
-            return Answer(missing=missing)
         job, policy = pickle.loads(message)  # noqa: S301 - from the host
-        if not self._await_room():
-            failure = f"{job.module.name}: out of memory or disk on {os.uname().nodename}"
-            lost = lost_rollout(job, failure, is_transient=True)
-            return Answer(pickle.dumps(lost))
         kept = None if job.keep_object is None else self._scratch / "kept.o"
         [root] = [self._cache.path(bundle) for bundle in bundles if bundle.path.startswith(MODULES)]
         here: Job = dataclasses.replace(
             job, module=dataclasses.replace(job.module, root=root, remote=None), keep_object=kept
         )
-        assert self._worker is not None
-        connection = self._worker.connection
-        try:
-            connection.send_bytes(pickle.dumps((here, policy)))
-            # Waits for as long as the compilations may take; the host ends this actor when that is too long.
-            while not connection.poll(_TICK_S):
-                pass
-            content = connection.recv_bytes()
-        except (EOFError, OSError):
-            return Answer(exit_code=self._end())
-        kept_object = None
-        if kept is not None and kept.exists():
-            kept_object = kept.read_bytes()
-            kept.unlink()
-        return Answer(content, kept_object)
+        for _ in range(_MAX_REPEATED):
+            if not self._await_room():
+                failure = f"{job.module.name}: out of memory or disk on {os.uname().nodename}"
+                return Answer(pickle.dumps(lost_rollout(job, failure, is_transient=True)))
+            try:
+                for bundle in self._missing(bundles):
+                    self._cache.put(bundle, bundles[bundle]())
+            except CompilerOptError as error:
+                return Answer(refusal=str(error))
+            assert self._worker is not None
+            connection = self._worker.connection
+            try:
+                connection.send_bytes(pickle.dumps((here, policy)))
+                # Waits for as long as the compilations may take; the host ends this actor when that is too long.
+                while not connection.poll(_TICK_S):
+                    pass
+                content = connection.recv_bytes()
+            except (EOFError, OSError):
+                return Answer(exit_code=self._end())
+            kept_object = None
+            if kept is not None and kept.exists():
+                kept_object = kept.read_bytes()
+                kept.unlink()
+            # Others may remove files when the disk gets full.
+            missing = self._missing(bundles)
+            if not missing:
+                return Answer(content, kept_object)
+        return Answer(refusal=f"it does not keep what it stores: {', '.join(bundle.path for bundle in missing)}")
+
+    def _missing(self, bundles: Iterable[Bundle]) -> list[Bundle]:
+        """Those bundles that the node does not have."""
+        return [bundle for bundle in bundles if not self._cache.has(bundle)]
 
     def _await_room(self) -> bool:
         """Waits a while for memory and disk; False if there is too little."""

@@ -4,11 +4,20 @@ import dataclasses
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from compiler_opt.collect.cluster.bundles import BundleCache, digest_of, module_bundle, module_files, policy_bundle
+from compiler_opt.collect.cluster.bundles import (
+    BundleCache,
+    SharedFiles,
+    digest_of,
+    module_bundle,
+    module_files,
+    policy_bundle,
+)
+from compiler_opt.collect.policy_folder import PickledPolicy, PolicyFolder
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CorpusError, OutputError, ResourceError
 
@@ -33,6 +42,37 @@ def test_a_module_has_the_same_files_on_the_node(tmp_path: Path) -> None:
     assert module_files(there) == files and len(files) == 3
     assert there.content_digest() == module.content_digest()
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["modules"]
+
+
+def test_the_host_shares_what_a_job_reads_once(tmp_path: Path) -> None:
+    module, folder = _module(tmp_path / "corpus"), PolicyFolder(tmp_path / "policies")
+    policy = PickledPolicy(b"", ("1f2e",))
+    folder.path("1f2e").mkdir(parents=True)
+    (folder.path("1f2e") / "policy.pickle").write_bytes(b"a policy")
+    put: list[Mapping[str, bytes]] = []
+
+    def keep(files: Mapping[str, bytes]) -> int:
+        put.append(files)
+        return len(put) - 1
+
+    shared = SharedFiles(keep)
+    first, again = (shared.of_job(module, policy, folder) for _ in range(2))
+    assert first == again and [put[at] for _, [at] in first] == put == [
+        module_files(module),
+        {"policy.pickle": b"a policy"},
+    ]
+    assert [bundle.path.partition("/")[0] for bundle, _ in first] == ["modules", "policies"]
+
+
+def test_a_module_that_changes_while_it_is_used_is_refused(tmp_path: Path) -> None:
+    module, policy, folder = _module(tmp_path / "corpus"), PickledPolicy(b""), PolicyFolder(tmp_path / "policies")
+    others = [_module(tmp_path / "corpus", name=f"lib/{number}.o") for number in range(100)]
+    shared = SharedFiles(len)
+    for each in (module, *others):
+        shared.of_job(each, policy, folder)
+    _module(tmp_path / "corpus", b"other")
+    with pytest.raises(CorpusError, match=r"lib/a\.o: its files have changed"):
+        shared.of_job(module, policy, folder)
 
 
 def test_equal_content_is_one_bundle_and_other_content_another(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -63,11 +63,17 @@ def test_a_job_has_the_result_of_the_host(node: NodeWorker, setup: Setup, corpus
     bundle = module_bundle(files)
     kept = tmp_path / "host" / "kept.o"
     job = Job(dataclasses.replace(module, root=Path("/on/the/host")), RandomPolicy(), 7, keep_object=kept)
-    assert list(node.work(_offer(job), [bundle]).missing) == [bundle]
-    assert node.missing([bundle]) == [bundle]
-    node.store(bundle, files)
-    answer = node.work(_offer(job), [bundle])
-    assert answer.content is not None and answer.exit_code is None
+    fetched = []
+
+    def fetch() -> Mapping[str, bytes]:
+        fetched.append(bundle)
+        return files
+
+    answers = [node.work(_offer(job), {bundle: fetch}) for _ in range(2)]
+    assert len(fetched) == 1
+    assert all(answer.exit_code is None and answer.refusal is None for answer in answers)
+    [answer, again] = answers
+    assert again.kept_object == answer.kept_object
     found: Rollout = pickle.loads(answer.content)  # noqa: S301
     expected = rollout(module, RandomPolicy(), PROBLEM, setup.settings.toolchain, seed=7, keep_object=tmp_path / "x.o")
     assert found.failure is None and found.measurement == expected.measurement
@@ -86,8 +92,7 @@ def test_the_exit_of_the_worker_process_is_told(
     node.start(pickle.dumps(Setup.of(WorkerSettings(toolchain, PROBLEM.task, 1, PolicyFolder(tmp_path)))))
     module = next(module for module in corpus.modules if "area" in module.name)
     files = module_files(module)
-    node.store(module_bundle(files), files)
-    assert node.work(_offer(Job(module, None)), [module_bundle(files)]).exit_code == -9
+    assert node.work(_offer(Job(module, None)), {module_bundle(files): lambda: files}).exit_code == -9
 
 
 @pytest.mark.parametrize(
