@@ -6,7 +6,8 @@ from pathlib import Path
 
 from compiler_opt.errors import PolicyError
 from compiler_opt.export.untrained_policies import check_width, load_several, save_in_all_forms, shared_metadata
-from compiler_opt.policies.weights import NetworkWeights, mean_network
+from compiler_opt.policies.joined import mean_network
+from compiler_opt.policies.weights import NetworkWeights
 
 MEAN_OF = "mean_of"
 """The key, in a policy's metadata, of the checksums of the policies that it is the mean of."""

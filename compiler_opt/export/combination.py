@@ -7,7 +7,8 @@ from pathlib import Path
 from compiler_opt.errors import PolicyError
 from compiler_opt.export.untrained_policies import check_width, load_several, save_in_all_forms, shared_metadata
 from compiler_opt.llvm import plugin_features
-from compiler_opt.policies.weights import NetworkWeights, gated_network
+from compiler_opt.policies.joined import gated_network
+from compiler_opt.policies.weights import NetworkWeights
 
 COMBINED_OF = "combined_of"
 """The key, in a policy's metadata, of the checksums of the policies that it is made of."""

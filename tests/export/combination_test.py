@@ -13,7 +13,8 @@ import pytest
 from compiler_opt import problem as problems
 from compiler_opt.errors import PolicyError
 from compiler_opt.export.combination import COMBINED_OF, combine_policies, save_combination
-from compiler_opt.policies.weights import NetworkWeights, gated_network
+from compiler_opt.policies.joined import gated_network
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.learned_policy import outputs
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder

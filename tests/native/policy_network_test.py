@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt.policies.joined import mean_network
 from compiler_opt.policies.policy import uniforms
-from compiler_opt.policies.weights import NetworkWeights, mean_network
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.native import NATIVE_FILE, native_blob
 from tests.native.cpp import COMPILERS, DRIVER, build, driver_logits, run_driver

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from compiler_opt.array_files import save_arrays
 from compiler_opt.errors import OutputError, PolicyError
-from compiler_opt.policies.weights import NETWORK_FILE, NetworkWeights, gated_network, mean_network
+from compiler_opt.policies.joined import gated_network, mean_network
+from compiler_opt.policies.weights import NETWORK_FILE, NetworkWeights
 from tests.real_observations import recurrent
 
 
