@@ -14,6 +14,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -36,8 +37,7 @@ _WANTED_FREE_SHARE = 0.1
 _UNUSED_S = 3600.0
 """A bundle that was not used for so long is in no run's way."""
 _TOUCH_S = 600.0
-_MAX_SHARED = 64
-"""Modules and policies that the host keeps available for jobs to come."""
+_MAX_SHARED_BYTES = 1 << 26
 _MAX_POLICIES = 64
 """Of all runs that share a cache; each uses the newest few."""
 
@@ -104,11 +104,18 @@ def policy_bundle(key: str, files: Mapping[str, bytes]) -> Bundle:
 class SharedFiles:
     """The host's side: what jobs read, put where nodes can fetch it."""
 
-    def __init__(self, put: Callable[[Mapping[str, bytes]], Any]):
-        """`put`: makes files available, and returns a reference to them; such as `ray.put`."""
-        self._put = put
+    def __init__(self, put: Callable[[Mapping[str, bytes]], Any], max_bytes: int = _MAX_SHARED_BYTES):
+        """Threads may share it.
+
+        Args:
+          put: makes files available, and returns a reference to them; such as `ray.put`.
+          max_bytes: of files that it keeps available for jobs to come.
+        """
+        self._put, self._max_bytes = put, max_bytes
         self._bundles: dict[tuple[Path, str], Bundle] = {}
-        self._references: OrderedDict[tuple[Path, str], Any] = OrderedDict()
+        self._references: OrderedDict[tuple[Path, str], tuple[Any, int]] = OrderedDict()
+        self._num_bytes = 0
+        self._lock = threading.Lock()
 
     def of_job(self, module: Module, policy: PickledPolicy, folder: PolicyFolder) -> list[tuple[Bundle, list[Any]]]:
         """What a job reads: each bundle with the reference to its files, in a list, or Ray would fetch it.
@@ -130,17 +137,24 @@ class SharedFiles:
         read: Callable[[], dict[str, bytes]],
         bundle_of: Callable[[Mapping[str, bytes]], Bundle],
     ) -> tuple[Bundle, list[Any]]:
-        if place in self._references:
-            self._references.move_to_end(place)
-        else:
-            files = read()
-            bundle = bundle_of(files)
+        with self._lock:
+            if place in self._references:
+                self._references.move_to_end(place)
+                return self._bundles[place], [self._references[place][0]]
+        files = read()
+        bundle, reference, num_bytes = bundle_of(files), self._put(files), sum(map(len, files.values()))
+        with self._lock:
             if self._bundles.setdefault(place, bundle) != bundle:
                 raise CorpusError(f"{place[1]}: its files have changed since it was first compiled; start again")
-            self._references[place] = self._put(files)
-            if len(self._references) > _MAX_SHARED:
-                self._references.popitem(last=False)
-        return self._bundles[place], [self._references[place]]
+            self._num_bytes += num_bytes - self._references.get(place, (None, 0))[1]
+            self._references[place] = reference, num_bytes
+            while self._num_bytes > self._max_bytes and len(self._references) > 1:
+                oldest, (_, freed) = self._references.popitem(last=False)
+                self._num_bytes -= freed
+                if self._bundles[oldest].path.startswith(POLICIES):
+                    # It will not be wanted again, and there may be thousands.
+                    del self._bundles[oldest]
+        return bundle, [reference]
 
 
 class BundleCache:

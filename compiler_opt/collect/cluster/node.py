@@ -18,6 +18,7 @@ from pathlib import Path
 from compiler_opt.collect.cluster.bundles import MODULES, POLICIES, Bundle, BundleCache
 from compiler_opt.collect.machine import available_cpus, available_memory_bytes, has_room
 from compiler_opt.collect.policy_folder import PolicyFolder
+from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.schedule import Job, lost_rollout
 from compiler_opt.collect.worker import LocalWorker, WorkerSettings, start_worker
 from compiler_opt.decisions.decision import Decision
@@ -148,7 +149,7 @@ class NodeWorker:
                 kept.unlink()
             # Others may remove files when the disk gets full.
             missing = self._missing(bundles)
-            if not missing:
+            if not missing or _is_good(content):
                 return Answer(content, kept_object)
         return Answer(refusal=f"it does not keep what it stores: {', '.join(bundle.path for bundle in missing)}")
 
@@ -175,6 +176,12 @@ class NodeWorker:
     def close(self) -> None:
         """Ends the worker process and removes its files."""
         self._stack.close()
+
+
+def _is_good(content: bytes) -> bool:
+    """Whether a worker process has answered with the result of a compilation that succeeded."""
+    answer = pickle.loads(content)  # noqa: S301 - from the process that this one has started
+    return isinstance(answer, Rollout) and answer.failure is None
 
 
 def node_toolchain(host: Toolchain) -> Toolchain:

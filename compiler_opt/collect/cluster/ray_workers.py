@@ -127,19 +127,19 @@ class RayCluster:
             self.ready.remove(worker)
             self._last_ready_s = time.monotonic()
 
-    def look(self) -> None:
-        """Looks, now and then, why a worker does not start.
+    def look(self, asked_s: float) -> None:
+        """Looks, now and then, why a worker does not start that was asked for at `asked_s`.
 
         Raises:
           CompilerOptError: no node will do, or none has had a free CPU for too long.
         """
         now_s = time.monotonic()
-        if now_s < self._looked_s + _LOOK_S:
+        if now_s < max(asked_s, self._looked_s) + _LOOK_S:
             return
         self._looked_s = now_s
         self._check_usable()
         if not self.ready:
-            waited_s = now_s - self._last_ready_s
+            waited_s = now_s - max(asked_s, self._last_ready_s)
             _LOG.warning("waiting for a free CPU in the Ray cluster, for %.0f s so far", waited_s)
             if waited_s > _PLACEMENT_LIMIT_S:
                 raise ResourceError(f"the Ray cluster had no free CPU for {waited_s:.0f} s; see `ray status`")
@@ -191,6 +191,8 @@ class RayWorker:
         self._policies = policies
         self._node: _Node
         self._answers: deque[concurrent.futures.Future[Any]] = deque()
+        self._sender = concurrent.futures.ThreadPoolExecutor(1, "job to Ray")
+        self._has_ended = False
         self._num_lost_starts = 0
         self._retry_s = 0.0
         self._exit_code: int | None = None
@@ -199,21 +201,29 @@ class RayWorker:
 
     def offer(self, task: Task, policy: PickledPolicy) -> bool:
         """Sends a task with its pickled policy, which the actor queues."""
+        answer = concurrent.futures.Future[Answer]()
+        # Files of a remote corpus may take long, and are fetched in the order of the tasks.
+        self._sender.submit(self._send, task.job, policy, answer)
         if not self.tasks:
             self.begun_s = time.monotonic()
         self.tasks.append(task)
-        job = dataclasses.replace(task.job, policy=None)
+        self._expect(answer)
+        return True
+
+    def _send(self, job: Job, policy: PickledPolicy, answer: "concurrent.futures.Future[Answer]") -> None:
+        """Submits a job to the actor, in a thread; sets its answer when that is there."""
+        message = pickle.dumps((dataclasses.replace(job, policy=None), policy))
         try:
             files = self._cluster.files.of_job(job.module, policy, self._policies)
-        except (CorpusError, OSError) as error:
-            failure = str(error) if job.module.name in str(error) else f"{job.module.name}: {error}"
-            lost = lost_rollout(task.job, failure, is_transient=not isinstance(error, CorpusError))
-            failed = concurrent.futures.Future[Answer]()
-            failed.set_result(Answer(pickle.dumps(lost)))
-            self._expect(failed)
-        else:
-            self._expect(self._actor.work.remote(pickle.dumps((job, policy)), files).future())
-        return True
+            if not self._has_ended:
+                self._actor.work.remote(message, files).future().add_done_callback(lambda done: _pass_on(done, answer))
+        except (CorpusError, OSError, self._cluster.ray.exceptions.RayError) as error:
+            reason = one_line(str(error))
+            failure = reason if job.module.name in reason else f"{job.module.name}: {reason}"
+            lost = lost_rollout(job, failure, is_transient=not isinstance(error, CorpusError))
+            answer.set_result(Answer(pickle.dumps(lost)))
+        except Exception as error:
+            answer.set_exception(error)
 
     def receive(self) -> tuple[Task, Rollout[Any]] | None:
         """Receives a result, or None when the worker has started, or there is none; for errors see `Worker`."""
@@ -227,6 +237,9 @@ class RayWorker:
         try:
             found = answer.result()
         except errors.RayTaskError as error:
+            if self.is_ready and isinstance(error.cause, errors.ObjectLostError):
+                # The node could not get the files.
+                raise EOFError from None
             # A bug; the message has the traceback.
             name = self._node.name if self.is_ready else "a node"
             raise RuntimeError(f"in a worker on {name}: {error}") from None
@@ -247,7 +260,7 @@ class RayWorker:
             if time.monotonic() > self._retry_s:
                 self._ask()
         elif not self.is_ready:
-            self._cluster.look()
+            self._cluster.look(self.begun_s)
         return False
 
     def memory_bytes(self) -> int:
@@ -256,6 +269,8 @@ class RayWorker:
 
     def kill(self) -> None:
         """Ends the actor; an idle one removes its files first."""
+        self._has_ended = True
+        self._sender.shutdown(wait=False, cancel_futures=True)
         self._cluster.leave(self)
         if self.is_ready and not self.tasks:
             self._closing = self._actor.close.remote()
@@ -355,6 +370,14 @@ def ray_pool(
             start_worker=cluster.start,
         ) as pool:
             yield pool
+
+
+def _pass_on(done: "concurrent.futures.Future[Answer]", answer: "concurrent.futures.Future[Answer]") -> None:
+    error = done.exception()
+    if error is None:
+        answer.set_result(done.result())
+    else:
+        answer.set_exception(error)
 
 
 def _keep_object(job: Job, content: bytes, result: Rollout[Any]) -> Rollout[Any]:

@@ -66,8 +66,8 @@ def test_the_host_shares_what_a_job_reads_once(tmp_path: Path) -> None:
 
 def test_a_module_that_changes_while_it_is_used_is_refused(tmp_path: Path) -> None:
     module, policy, folder = _module(tmp_path / "corpus"), PickledPolicy(b""), PolicyFolder(tmp_path / "policies")
-    others = [_module(tmp_path / "corpus", name=f"lib/{number}.o") for number in range(100)]
-    shared = SharedFiles(len)
+    others = [_module(tmp_path / "corpus", name=f"lib/{number}.o") for number in range(2)]
+    shared = SharedFiles(len, max_bytes=1)
     for each in (module, *others):
         shared.of_job(each, policy, folder)
     _module(tmp_path / "corpus", b"other")

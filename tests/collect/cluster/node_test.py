@@ -2,12 +2,13 @@
 
 import dataclasses
 import pickle
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from compiler_opt.collect.cluster.bundles import module_bundle, module_files
+from compiler_opt.collect.cluster.bundles import module_bundle, module_files, policy_bundle
 from compiler_opt.collect.cluster.node import NodeWorker, Setup, node_toolchain
 from compiler_opt.collect.policy_folder import PolicyFolder
 from compiler_opt.collect.rollout import Rollout, rollout
@@ -79,6 +80,22 @@ def test_a_job_has_the_result_of_the_host(node: NodeWorker, setup: Setup, corpus
     assert found.failure is None and found.measurement == expected.measurement
     assert answer.kept_object == (tmp_path / "x.o").read_bytes()
     assert not kept.exists()
+
+
+def test_a_result_counts_though_other_runs_have_made_room_in_the_cache(
+    node: NodeWorker, setup: Setup, corpus: Corpus
+) -> None:
+    node.start(pickle.dumps(setup))
+    module, policy = corpus.modules[0], {"policy.pickle": b"unused"}
+    files = module_files(module)
+    removed = policy_bundle("1f2e", policy)
+
+    def fetch() -> Mapping[str, bytes]:
+        shutil.rmtree(default_cache_dir() / "nodes" / removed.path)
+        return files
+
+    answer = node.work(_offer(Job(module, None)), {removed: lambda: policy, module_bundle(files): fetch})
+    assert answer.refusal is None and pickle.loads(answer.content).failure is None  # noqa: S301
 
 
 def test_the_exit_of_the_worker_process_is_told(
