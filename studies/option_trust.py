@@ -20,7 +20,7 @@ _EXPERIMENTAL = re.compile(
     r"linkonceodr-.*|heap-to-stack-.*|epilogue-.*|vplan-.*|early-exit-.*|split-machine-functions|cond-stores-vec|"
     r"interleaved-mem-accesses|masked-interleaved-mem-accesses|selectiondag-sp|phi-of-ops|loop-header-duplication|"
     r"nontrivial-unswitch|wide-lane-mask|devirtualize-.*)|devirtualize-.*|early-live-intervals|global-isel.*|fast-isel.*|"
-    r"extra-vectorizer-passes|regalloc|optimize-regalloc|terminal-rule|aggressive-machine-cse|force-.*|run-.*|"
+    r"extra-vectorizer-passes|sink-insts-to-avoid-spills|disable-2addr-hack|regalloc|optimize-regalloc|terminal-rule|aggressive-machine-cse|force-.*|run-.*|"
     r"use-segment-set-.*|machine-outliner-.*|outliner-.*|hot-cold-split.*|ir-outliner.*|polly.*|slp-revec|window-sched.*|"
     r"exhaustive-register-search|enable-aa-sched-mi|rewrite-.*|x86-tile-ra|mergefunc-.*|pi-.*|sbvec-.*|lsr-(exp-narrow|drop-solution)"
 )
