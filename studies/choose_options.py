@@ -195,8 +195,8 @@ def entry() -> None:
             echo(f"{name:16} {languages[name]:4} {100 * final.text(name):+6.2f}% {100 * final.code(name):+6.2f}%")
         for name, change in programs.changes(chosen).items():
             echo(f"{name:24} {100 * change:+6.2f}% instructions")
-        if _MENU.value and _SCREENING.value:
-            _make_menu(screening, folder, chosen, _SCREENING.value, corpus)
+        if _MENU.value and ranked:
+            _make_menu(screening, folder, chosen, ranked, corpus)
 
 
 def _ranked(folder: Path) -> list[tuple[float, str]]:
@@ -214,17 +214,11 @@ def _ranked(folder: Path) -> list[tuple[float, str]]:
     ]
 
 
-def _make_menu(screening: Screening, folder: Path, chosen: OptionSet, screened_in: Path, corpus: Corpus) -> None:
-    """The chosen set, and the chosen set with each of the options that change most functions for the better."""
-    plain = load_arrays(screened_in / PLAIN_FILE, _MAX_BYTES)
-
-    def potential(option: str) -> float:
-        change = load_arrays(functions_file(screened_in, option), _MAX_BYTES)["change"]
-        return float((np.minimum(change, 0) * plain["weight"]).sum())
-
-    screened = [each for each in read_measured(screened_in) if not each.failures]
-    trusted = [each for each in screened if not reason_against(parse_option(each.option)[0])]
-    names = [each.option for each in sorted(trusted, key=lambda each: potential(each.option))]
+def _make_menu(
+    screening: Screening, folder: Path, chosen: OptionSet, ranked: Sequence[tuple[float, str]], corpus: Corpus
+) -> None:
+    """The chosen set, that with each of the best options of a screening, and that without each of its own."""
+    names = [option for _, option in sorted(ranked)]
     sets = [" ".join(chosen)]
     for option in names[: _MENU.value]:
         kept = [each for each in chosen if parse_option(each)[0] != parse_option(option)[0]]
