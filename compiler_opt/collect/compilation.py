@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,8 +15,9 @@ from compiler_opt.collect.rollout_settings import AUTO, RolloutSettings
 from compiler_opt.corpus.command_lines.command_line import compile_command, is_thinlto, opt_command
 from compiler_opt.corpus.module import Module, explain_failure
 from compiler_opt.errors import CompileError, ConfigError, CorpusError, PolicyError, ProtocolError, ResourceError
-from compiler_opt.llvm import ir2vec, plugin_features, processes, remarks
+from compiler_opt.llvm import ir2vec, options_plugin, plugin_features, processes, remarks
 from compiler_opt.llvm.advisors import INLINING
+from compiler_opt.llvm.plugin import load_option
 from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import FeaturePolicy
@@ -112,6 +114,11 @@ class Compilation:
                 f"{settings.backend}; use auto, or leave {ir2vec.SETTING} out"
             )
         self.uses_opt = settings.inliner == "opt"
+        if module.function_options is not None and (self.uses_opt or settings.backend not in ("auto", "plugin")):
+            raise ConfigError(
+                f"{module.name}: only our plugin sets options of single functions; found the "
+                f"{'inliner opt' if self.uses_opt else f'backend {settings.backend}'}; use the backend auto"
+            )
         if self.plugin_features and (self.uses_opt or settings.backend not in ("auto", "plugin")):
             raise ConfigError(
                 f"backend: only our plugin computes the features {', '.join(self.plugin_features)}; found the "
@@ -176,6 +183,8 @@ class Compilation:
         """
         options, bitcode, trusted = self._options, self.module.bitcode_path, self.module.trusted
         flags = [*flags, *self.module.pass_flags(options)]
+        if self.module.function_options is not None:
+            flags.append(load_option(options_plugin.options_plugin(self.toolchain)))
         if self.uses_opt:
             extra = [flag for flag in flags if flag != "-mllvm"]
             if call_sites:
@@ -215,6 +224,9 @@ class Compilation:
         self.generate_code()
 
     def _run(self, command: list[str], variables: Mapping[str, str] | None = None) -> None:
+        if self.module.function_options is not None:
+            added = options_plugin.environment(self.module.function_options, self.scratch)
+            variables = {**(os.environ if variables is None else variables), **added}
         result = processes.run(
             command,
             timeout_s=self.settings.timeout_s,

@@ -15,6 +15,7 @@ from compiler_opt.corpus.remote import RemoteModule
 from compiler_opt.corpus.validation import REMAKE, check_whole_bitcode, checked_path, reading
 from compiler_opt.errors import CorpusError
 from compiler_opt.files import printable, read_regular, shown
+from compiler_opt.llvm.options_plugin import FunctionOptions
 from compiler_opt.llvm.pass_options import option_name
 
 MAX_COMMAND_BYTES = 1 << 20
@@ -35,6 +36,7 @@ class Module:
       remote: its files on a remote file system; each is fetched when its path is first read.
       pass_options: options of LLVM's passes that it is compiled with besides, such as `-enable-load-pre=false`. They
         are ours: any is accepted.
+      function_options: in place of `pass_options`, such options for each of its functions.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Module:
     problem_config: ProblemConfig = ProblemConfig()
     remote: RemoteModule | None = None
     pass_options: tuple[str, ...] = ()
+    function_options: FunctionOptions | None = None
 
     @property
     def bitcode_path(self) -> Path:
@@ -93,6 +96,10 @@ class Module:
         ours = (option for option in self.pass_options if option_name(option) not in taken)
         return [word for option in ours for word in ("-mllvm", option)]
 
+    def with_function_options(self, options: FunctionOptions) -> "Module":
+        """The module with options for each function, in place of `pass_options`."""
+        return dataclasses.replace(self, pass_options=(), function_options=options)
+
     def recorded_options(self) -> tuple[str, ...]:
         """The cc1 options that the build used; those of clang's driver if the corpus's `command_override` has such.
 
@@ -116,6 +123,8 @@ class Module:
           CorpusError: a file is missing or invalid.
         """
         about = (self.name, self.project, str(self.trusted), *self.recorded_options(), *self.pass_options)
+        if self.function_options is not None:
+            about = (*about, self.function_options.text())
         digest = hashlib.sha256("\0".join(about).encode("utf-8", "surrogateescape"))
         bitcode = self.bitcode_path
         for path in (bitcode, index_path(bitcode)):

@@ -6,6 +6,7 @@
                                             allocator mlgo-regalloc-NN.so, with mlgo-nowhere.in and .out; for the second
                                             policy of a plugin mlgo-inliner-2-NN.so
     lib/mlgo-decisions-NN.mlgo              decisions that the plugin replays before it asks the policy, if any
+    lib/mlgo-options-NN.so                  the pass plugin with options of LLVM's passes for single functions, if any
     share/mlgo/                             CMake toolchain files and a description of the deployment
     share/mlgo/inliner/                     the model card of that policy
 
@@ -42,6 +43,7 @@ from compiler_opt.files import check_folder_writable, nearest_folder
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inliner_plugin import INLINER
+from compiler_opt.llvm.options_plugin import OPTIONS, FunctionOptions
 from compiler_opt.llvm.plugin import PluginKind, user_cache
 from compiler_opt.llvm.probe import probe_module
 from compiler_opt.llvm.regalloc_plugin import NOWHERE, REGALLOC
@@ -123,6 +125,7 @@ def deploy(
     *,
     decisions: Sequence[Path] = (),
     options: OptionSets | Literal["auto"] = NO_OPTIONS,
+    function_options: FunctionOptions | None = None,
     never_worse: bool = False,
     never_worse_above_kb: int = 0,
     strict: bool = False,
@@ -140,6 +143,7 @@ def deploy(
       decisions: decision files to replay, each for one of the compilers and made with the one policy for inlining.
       options: those of LLVM's passes for each level, or those that ship; `DriverCompiler.options` has those that a
         compiler can take.
+      function_options: those of single functions, for one compiler; at their level, in place of `options`.
       never_worse: compile both ways and keep the smaller object, in twice the time, where no policy for speed decides.
       never_worse_above_kb: do so only if the policy's object has more text than this; a kB is 1000 bytes.
       strict: fail rather than compile without a policy.
@@ -178,6 +182,10 @@ def deploy(
         raise OutputError(f"{output}: expected the name of a folder, found a file; give another --output")
     check_folder_writable(output)
     toolchains = toolchains or _probe_all(clangs)
+    if function_options is not None and len(toolchains) > 1:
+        raise ConfigError(
+            f"expected one compiler for options of functions, found clang-{', clang-'.join(map(str, toolchains))}"
+        )
     for toolchain, policy in itertools.product(toolchains.values(), policies):
         features = toolchain.require(policy.problem.decision.advisor.problem).feature_names
         if policy.policy is not None:
@@ -203,6 +211,9 @@ def deploy(
             if policy.card is not None:
                 files[SHARE / name / CARD_FILE] = policy.card.to_json().encode()
                 files[SHARE / name / MARKDOWN_FILE] = policy.card.to_markdown().encode()
+        if function_options is not None:
+            [toolchain] = toolchains.values()
+            deployed.append(_deployed_options(function_options, toolchain, files, scratch))
         first, *_ = compilers = tuple(
             DriverCompiler(
                 major,
@@ -281,6 +292,27 @@ def _plugins(
             files[Path("lib") / decisions] = content
             plugin = DriverPlugin(plugin.library, DriverFile.of(decisions, content), replayed[major].summary)
         yield major, plugin
+
+
+def _deployed_options(
+    options: FunctionOptions, toolchain: Toolchain, files: dict[Path, bytes], scratch: Path
+) -> DeployedPolicy:
+    """Builds the plugin with options of functions, and adds it to the files of the prefix."""
+    major = toolchain.version[0]
+    source, library = scratch / "options.cpp", f"mlgo-options-{major}.so"
+    source.write_text(options.embedded_source(), encoding="ascii")
+    user_cache().build(toolchain, OPTIONS, scratch / library, [source])
+    content = files[Path("lib") / library] = (scratch / library).read_bytes()
+    return DeployedPolicy(
+        problem="pass_options",
+        checksum=hashlib.sha256(options.text().encode("utf-8", "surrogateescape")).hexdigest(),
+        levels=(options.level,),
+        is_for_size=True,
+        plugins={major: DriverPlugin(DriverFile.of(library, content))},
+        name="options",
+        kind=OPTIONS,
+        origin="",
+    )
 
 
 def _probe_all(clangs: Sequence[str | Path]) -> dict[int, Toolchain]:

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import string
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from compiler_opt.deploy.pass_options import UsableOptions
 from compiler_opt.errors import ToolchainError
 from compiler_opt.llvm.build_cache import digest_of, user_builds
-from compiler_opt.llvm.plugin import NATIVE, cpp_compilers, run_first
+from compiler_opt.llvm.plugin import NATIVE, c_literal, cpp_compilers, run_first
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import DEFAULT_BASE
 
@@ -43,7 +42,7 @@ class DriverFile:
 
     def initializer(self) -> str:
         """In C++."""
-        return f"{{{_literal(self.name.encode())}, {self.num_bytes}, {_literal(self.fingerprint.encode())}}}"
+        return f"{{{c_literal(self.name.encode())}, {self.num_bytes}, {c_literal(self.fingerprint.encode())}}}"
 
 
 _NO_FILE = DriverFile("", 0, "")
@@ -65,7 +64,7 @@ class DriverPlugin:
 
     def initializer(self) -> str:
         """In C++."""
-        about = _literal(self.about_decisions.encode())
+        about = c_literal(self.about_decisions.encode())
         return f"{{{self.library.initializer()}, {self.decisions.initializer()}, {about}}}"
 
 
@@ -95,7 +94,7 @@ class DriverPolicy:
 
     def definitions(self, name: str, majors: Iterable[int]) -> str:
         """C++ that defines the levels of policy `name`, and its plugins for these compilers in turn."""
-        levels = ", ".join(_literal(level.encode()) for level in self.levels)
+        levels = ", ".join(c_literal(level.encode()) for level in self.levels)
         plugins = ",\n    ".join(self.plugins[major].initializer() for major in majors)
         return (
             f"const char *const {name}_levels[] = {{{levels}}};\nconst Plugin {name}_plugins[] = {{\n    {plugins}}};\n"
@@ -103,7 +102,7 @@ class DriverPolicy:
 
     def initializer(self, name: str) -> str:
         """In C++, after its definitions."""
-        strings = f"{_literal(self.problem.encode())}, {_literal(self.checksum.encode())}"
+        strings = f"{c_literal(self.problem.encode())}, {c_literal(self.checksum.encode())}"
         flags = f"{json.dumps(self.checksum != DEFAULT_BASE)}, {json.dumps(self.is_for_size)}"
         return f"{{{strings}, {flags}, {name}_levels, {len(self.levels)}, {name}_plugins}}"
 
@@ -133,15 +132,15 @@ class DriverCompiler:
         for architecture, levels in (("", self.options.sets.levels), *self.options.sets.targets.items()):
             for level, options in levels.items():
                 name = f"options_{self.major}_{len(sets)}"
-                words = ", ".join([*(_literal(option.encode()) for option in options), "nullptr"])
+                words = ", ".join([*(c_literal(option.encode()) for option in options), "nullptr"])
                 arrays.append(f"const char *const {name}[] = {{{words}}};\n")
-                sets.append(f"{{{_literal(level.encode())}, {_literal(architecture.encode())}, {name}}}, ")
+                sets.append(f"{{{c_literal(level.encode())}, {c_literal(architecture.encode())}, {name}}}, ")
         return f"{''.join(arrays)}const OptionSet options_{self.major}[] = {{{''.join(sets)}{{}}}};\n"
 
     def initializer(self) -> str:
         """In C++, after its definitions."""
-        clang, version = _literal(os.fsencode(self.clang)), _literal(self.only_version.encode())
-        return f"{{{self.major}, {clang}, {version}, {_literal(self.architecture.encode())}, options_{self.major}}}"
+        clang, version = c_literal(os.fsencode(self.clang)), c_literal(self.only_version.encode())
+        return f"{{{self.major}, {clang}, {version}, {c_literal(self.architecture.encode())}, options_{self.major}}}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,9 +225,3 @@ def fingerprint(content: bytes) -> str:
     for word in (*struct.unpack(f"<{len(padded) // 8}Q", padded), len(content)):
         value = (value ^ word) * 0x100000001B3 % 2**64
     return f"{value:016x}"
-
-
-def _literal(text: bytes) -> str:
-    """A C string literal; special characters are octal escapes, which end after three digits."""
-    plain = f"/._-+ {string.digits}{string.ascii_letters}".encode()
-    return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text) + '"'

@@ -110,7 +110,14 @@ def usable_options(source: OptionSets | Literal["auto"], toolchain: Toolchain) -
         {level: tuple(trial.usable(options, level, architecture, left_out)) for level, options in of_levels.items()}
         for architecture, of_levels in (("", sets.levels), *sets.targets.items())
     )
-    return UsableOptions(OptionSets(levels, dict(zip(sets.targets, others, strict=True))), tuple(left_out))
+    menus = {
+        architecture: {
+            level: tuple(trial.known(menu, level, architecture, left_out)) for level, menu in of_levels.items()
+        }
+        for architecture, of_levels in sets.menus.items()
+    }
+    targets = dict(zip(sets.targets, others, strict=True))
+    return UsableOptions(OptionSets(levels, targets, menus=menus), tuple(left_out))
 
 
 def _where(level: str, architecture: str) -> str:
@@ -146,6 +153,17 @@ class _Trial:
                     kept.append(option)
         left_out += [LeftOut(option, where, reason) for option, reason in left.items() if reason]
         return kept
+
+    def known(
+        self, menu: Iterable[Sequence[str]], level: str, architecture: str, left_out: list[LeftOut]
+    ) -> Iterator[tuple[str, ...]]:
+        """The sets for single functions of options that the compiler has; not tried, as that is what a search does."""
+        for options in menu:
+            refused = {option: reason for option in options if (reason := _refusal(option, self._known))}
+            if not refused:
+                yield tuple(options)
+            where = f"{_where(level, architecture)}, for single functions"
+            left_out += [LeftOut(option, where, reason) for option, reason in refused.items()]
 
     def _problem(self, options: Sequence[str], level: str, architecture: str) -> str:
         """What is wrong with a compilation, such as "prints ..."; empty if nothing is."""

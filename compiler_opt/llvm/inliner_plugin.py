@@ -96,8 +96,8 @@ def _call_sites(names: bytes, arrays: Mapping[str, np.ndarray]) -> CallSites:
 
 _NAMES = """
 inliner_plugin.cpp inliner_settings.h inliner_log.h inline_advisor.h callsite_features.h function_body.h
-call_graph_heights.h frame_limit.h inline_cost_sum.h shown_advice.h decision_replay.h decision_file.h difference_log.h
-plugin_environment.h policy_network.h
+call_graph_heights.h frame_limit.h inline_cost_sum.h shown_advice.h decision_replay.h decision_file.h
+body_fingerprints.h difference_log.h plugin_environment.h policy_network.h
 """
 SOURCES = tuple(NATIVE / name for name in _NAMES.split())
 """What it is built from."""

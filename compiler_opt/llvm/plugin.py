@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import re
 import shutil
+import string
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -216,3 +217,9 @@ def cpp_compilers(toolchain: Toolchain) -> list[list[str]]:
     own = toolchain.tools.get("clang++")
     others = [path for name in ("c++", "g++") if (path := shutil.which(name)) is not None]
     return [[str(own)] if own else [str(toolchain.clang), "--driver-mode=g++"], *([path] for path in others)]
+
+
+def c_literal(text: bytes) -> str:
+    """A C string literal; special characters are octal escapes, which end after three digits."""
+    plain = f"/._-+ {string.digits}{string.ascii_letters}".encode()
+    return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text) + '"'

@@ -3,7 +3,7 @@
 A search confirms what it finds by linking objects of the corpus. What users link may differ: a shared library has names
 and relocations, and a source may be compiled for several targets. So the targets themselves have the last word:
 
-    0 policy, decisions and options of LLVM's passes as found
+    0 policy, decisions and options of LLVM's passes as found, also of single functions
     1 where a target is larger, clang's own decisions are replayed in all modules that are linked with it
       the same without the options, if there are any
     2 clang's own decisions everywhere, without the options
@@ -60,14 +60,19 @@ class Fallback:
         )
 
 
-def build_without_growth(run: Optimization, corpus: Corpus, policy_dir: Path, decisions: Path | None) -> Variant:
+def build_without_growth(
+    run: Optimization, corpus: Corpus, policy_dir: Path, decisions: Path | None, function_options: Path | None = None
+) -> Variant:
     """Deploys policy and decisions, builds both variants, and falls back where a main target is larger than before.
+
+    `function_options` is a file of `by_function`.
 
     Raises:
       CompilerOptError: see `deploy_compilers`, `build` and `measure`.
     """
     run.heading(5, "Deployment: mlgo-clang and mlgo-clang++ with the policy")
-    folder, inputs = run.folder / FALLBACK, [NetworkWeights.load(policy_dir).checksum(), checksum(decisions)]
+    folder = run.folder / FALLBACK
+    inputs = [NetworkWeights.load(policy_dir).checksum(), checksum(decisions), checksum(function_options)]
     done = run.state.find(FALLBACK, Fallback, inputs=inputs, after=["corpus"]) or Fallback()
     is_first = True
     while True:
@@ -77,7 +82,8 @@ def build_without_growth(run: Optimization, corpus: Corpus, policy_dir: Path, de
         elif done.level:
             replayed = folder / "decisions.json"
         options = run.settings.pass_options if done.keeps_options else NO_OPTIONS
-        compilers = steps.deploy_compilers(run, PolicyRequest(deployed), replayed, options)
+        by_function = function_options if done.keeps_options else None
+        compilers = steps.deploy_compilers(run, PolicyRequest(deployed), replayed, options, by_function)
         if is_first:
             run.heading(6, "Builds: plain clang -Oz, and with the policy")
             steps.build(run, run.default)

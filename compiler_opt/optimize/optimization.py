@@ -19,6 +19,9 @@ SEARCH = "search"
 DECISIONS = Path(SEARCH) / DECISIONS_FILE
 """The decision file, in the folder of an optimisation."""
 
+FUNCTION_OPTIONS = "function_options.json"
+"""The file of options of single functions, in the folder of an optimisation."""
+
 
 @dataclasses.dataclass(frozen=True)
 class OptimizeSettings:

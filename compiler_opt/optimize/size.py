@@ -9,6 +9,7 @@ target is larger with policy and decisions than without, steps 5 and 6 are repea
 """
 
 import dataclasses
+import itertools
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,19 +24,23 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
 from compiler_opt.files import replaced_folder
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
+from compiler_opt.llvm.options_plugin import options_plugin
 from compiler_opt.llvm.plugin_features import check_observed
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize import changes, steps
 from compiler_opt.optimize.changes import Changes, DecisionHashes, Reference
 from compiler_opt.optimize.fallback import build_without_growth
-from compiler_opt.optimize.optimization import DECISIONS, Optimization, OptimizeSettings
+from compiler_opt.optimize.optimization import DECISIONS, FUNCTION_OPTIONS, Optimization, OptimizeSettings
 from compiler_opt.optimize.pipeline import ProgramObjective
 from compiler_opt.optimize.program import Variant
 from compiler_opt.optimize.results import SizeResult, Tests
-from compiler_opt.optimize.state import Record
+from compiler_opt.optimize.state import Record, checksum
 from compiler_opt.optimize.steps import Searched
+from compiler_opt.pass_options.by_function import FUNCTIONS, choose, save
+from compiler_opt.policies.decisions import Decisions, OverridingPolicy
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.default_trace import record_default_trace
@@ -49,6 +54,7 @@ from compiler_opt.tensorflow_loading import require_tensorflow
 SEEN = "seen"
 """The folder of the program's decisions before training."""
 
+_MAX_FAILURES_SHOWN = 5
 _BUDGET = 1000
 """Compiles a module; the time ends most searches before."""
 
@@ -93,11 +99,21 @@ class Recorded:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What the compilers are to decide: a policy, what it was trained on, and maybe a decision file."""
+    """What the compilers are to decide: a policy, what it was trained on, and maybe files of decisions and options."""
 
     policy_dir: Path
     recorded: Recorded
     decisions: Path | None
+    function_options: Path | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ChosenOptions:
+    """Options of single functions: of how many, and bytes of all functions without and with them."""
+
+    functions: int
+    before: int
+    after: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,14 +170,16 @@ class SmallText(ProgramObjective[Found, SizeResult]):
         minutes = run.settings.search_minutes
         if reused is not None and reused.decisions is not None:
             run.heading(4, f"Search: none, {reused.decisions} is reused")
-            return Found(policy_dir, recorded, reused.decisions)
-        run.heading(4, f"Search: {minutes:g} minutes, from the policy" if minutes else "Search: none")
-        if minutes:
-            _search(run, corpus, policy_dir)
-        return Found(policy_dir, recorded, run.folder / DECISIONS if minutes else None)
+            decisions: Path | None = reused.decisions
+        else:
+            run.heading(4, f"Search: {minutes:g} minutes, from the policy" if minutes else "Search: none")
+            if minutes:
+                _search(run, corpus, policy_dir)
+            decisions = run.folder / DECISIONS if minutes else None
+        return Found(policy_dir, recorded, decisions, _choose_options(run, corpus, policy_dir, decisions))
 
     def build(self, run: Optimization, corpus: Corpus, found: Found) -> Variant:
-        return build_without_growth(run, corpus, found.policy_dir, found.decisions)
+        return build_without_growth(run, corpus, found.policy_dir, found.decisions, found.function_options)
 
     def result(
         self, run: Optimization, corpus: Corpus, found: Found, optimized: Variant | None, tests: Tests
@@ -328,3 +346,43 @@ def _search(run: Optimization, corpus: Corpus, policy_dir: Path) -> None:
         return Searched(run.settings.search_minutes, len(found.decisions), found.compiles)
 
     steps.search(run, [NetworkWeights.load(policy_dir).checksum()], _BUDGET, find)
+
+
+def _choose_options(run: Optimization, corpus: Corpus, policy_dir: Path, decisions: Path | None) -> Path | None:
+    """Chooses options of LLVM's passes for single functions, if there is a menu of them; returns the file.
+
+    Raises:
+      CompilerOptError: the plugin cannot be built, or most modules fail to compile.
+    """
+    level = run.settings.level.removeprefix("-")
+    menu = run.settings.pass_options.menu(level, run.toolchain.target.partition("-")[0])
+    if not menu:
+        return None
+    path = run.folder / FUNCTION_OPTIONS
+    base = PROBLEM.decision.load_policy(policy_dir)
+
+    def work(record: Record) -> ChosenOptions:
+        policy = base if decisions is None else OverridingPolicy(base, Decisions.load(decisions))
+        options_plugin(run.toolchain)
+        record.compiles = len(menu) * len(corpus.modules)
+        with (
+            progress_bar(total=record.compiles, description="options of functions", unit="module") as bar,
+            WorkerPool(with_plugin_features(run.toolchain, base.plugin_features), FUNCTIONS, run.settings.jobs) as pool,
+        ):
+            chosen = choose(corpus.modules, policy, pool, menu, level, bar.update)
+        save(chosen.options, path)
+        for (module, options), failure in itertools.islice(chosen.failures.items(), _MAX_FAILURES_SHOWN):
+            run.echo(f"{module} keeps other options than {' '.join(options)}: {failure}")
+        return ChosenOptions(len(chosen.options.choices), chosen.before, chosen.after)
+
+    found = run.state.do(
+        "options",
+        ChosenOptions,
+        work,
+        inputs=[base.weights.checksum(), checksum(decisions), menu],
+        after=["corpus"],
+        outputs=[path],
+    )
+    change = f"{found.after / found.before - 1:+.2%}" if found.before else "nothing"
+    run.echo(f"options of LLVM's passes for {found.functions} functions, of {len(menu)} sets: {change} of functions")
+    return path

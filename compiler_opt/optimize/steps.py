@@ -25,6 +25,7 @@ from compiler_opt.optimize.results import TargetSize, Tests, measure
 from compiler_opt.optimize.state import Record, checksum
 from compiler_opt.optimize.suites import CommandSuite
 from compiler_opt.optimize.verdict import judge, tests_of
+from compiler_opt.pass_options import by_function
 from compiler_opt.pass_options.sets import OptionSets, describe_sets
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.progress_bar import progress_bar
@@ -158,9 +159,15 @@ def search(
 
 
 def deploy_compilers(
-    run: Optimization, request: PolicyRequest, decisions: Path | None, options: OptionSets
+    run: Optimization,
+    request: PolicyRequest,
+    decisions: Path | None,
+    options: OptionSets,
+    function_options: Path | None = None,
 ) -> Compilers:
     """Makes compiler drivers that run a policy with options, and replay decisions if there is a file of them.
+
+    `function_options` is a file of `by_function`.
 
     Raises:
       PolicyError: the policy does not fit the compiler.
@@ -174,9 +181,17 @@ def deploy_compilers(
 
     def work(record: Record) -> None:
         shutil.rmtree(output, ignore_errors=True)
-        deploy([request], output, [run.toolchain.clang], decisions=replayed, options=options)
+        by_name = by_function.load(function_options) if function_options is not None else None
+        deploy(
+            [request],
+            output,
+            [run.toolchain.clang],
+            decisions=replayed,
+            options=options,
+            function_options=by_name,
+        )
 
-    inputs = [policy, request.levels, checksum(decisions), options.levels, options.targets]
+    inputs = [policy, request.levels, checksum(decisions), options.levels, options.targets, checksum(function_options)]
     run.state.do(DEPLOYMENT, type(None), work, inputs=inputs, outputs=[compilers.c, compilers.cxx])
     run.echo(str(drivers))
     return compilers

@@ -3,11 +3,13 @@
     {"format": 1,
      "about": {"compiler": "clang 22.1.8", ...},
      "levels": {"Oz": ["-enable-load-pre=false", ...], "O2": [...]},
-     "targets": {"riscv64": {"Oz": [...]}}}
+     "targets": {"riscv64": {"Oz": [...]}},
+     "menus": {"x86_64": {"Oz": [["-disable-lsr=true"], ...]}}}
 
-`targets` replaces the sets of levels for an architecture, as the first part of a target triple spells it. Only
-`format` and `levels` are required. Of an option that a set has twice, the first counts. Those that ship are in
-`shipped/`, one file for each major version of clang.
+`targets` replaces the sets of levels for an architecture, as the first part of a target triple spells it. `menus` has
+what single functions may have besides, of which `optimize` chooses. Only `format` and `levels` are required. Of an
+option that a set has twice, the first counts. Those that ship are in `shipped/`, one file for each major version of
+clang.
 """
 
 import dataclasses
@@ -37,6 +39,7 @@ _MAX_BYTES = 1 << 20
 _ARCHITECTURE = re.compile(r"\w{1,30}", re.ASCII)
 
 _Set = Annotated[tuple[str, ...], msgspec.Meta(max_length=200)]
+_Menu = Annotated[tuple[_Set, ...], msgspec.Meta(max_length=200)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +47,7 @@ class _File:
     format: Literal[1]
     levels: dict[str, _Set]
     targets: dict[str, dict[str, _Set]] = dataclasses.field(default_factory=dict)
+    menus: dict[str, dict[str, _Menu]] = dataclasses.field(default_factory=dict)
     about: dict[str, Json] = dataclasses.field(default_factory=dict)
 
 
@@ -57,23 +61,26 @@ class OptionSets:
       about: facts for people, such as the compiler that they were chosen for.
       repeated: what a file also had in a set that has an option of the same name before: architecture (empty for
         `levels`), level, option.
+      menus: by architecture and level, what single functions may have besides, or in place of the same options.
     """
 
     levels: Mapping[str, tuple[str, ...]]
     targets: Mapping[str, Mapping[str, tuple[str, ...]]] = dataclasses.field(default_factory=dict)
     about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     repeated: tuple[tuple[str, str, str], ...] = ()
+    menus: Mapping[str, Mapping[str, tuple[tuple[str, ...], ...]]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises ConfigError: a level, an architecture or an option cannot be one, or an option is given twice."""
-        for architecture in self.targets:
+        for architecture in (*self.targets, *self.menus):
             if not _ARCHITECTURE.fullmatch(architecture):
-                raise ConfigError(f"targets: expected an architecture such as aarch64, found {shown(architecture)}")
-        for levels in (self.levels, *self.targets.values()):
-            for level, options in levels.items():
-                if level not in LEVELS:
-                    raise ConfigError(f"levels: expected one of {', '.join(LEVELS)}; found {shown(level)}")
-                _check_set(level, options)
+                raise ConfigError(f"expected an architecture such as aarch64, found {shown(architecture)}")
+        sets = [each for levels in (self.levels, *self.targets.values()) for each in levels.items()]
+        sets += [(level, each) for levels in self.menus.values() for level, menu in levels.items() for each in menu]
+        for level, options in sets:
+            if level not in LEVELS:
+                raise ConfigError(f"levels: expected one of {', '.join(LEVELS)}; found {shown(level)}")
+            _check_set(level, options)
 
     def __bool__(self) -> bool:
         """Whether there is any option."""
@@ -84,13 +91,24 @@ class OptionSets:
         levels = {**self.levels, **self.targets.get(architecture, {})}
         return levels.get(level, ())
 
+    def menu(self, level: str, architecture: str) -> tuple[tuple[str, ...], ...]:
+        """The sets of which a function may have one: `options`, and these with each entry of its menu, if any."""
+        constant = self.options(level, architecture)
+        sets = []
+        for changes in self.menus.get(architecture, {}).get(level, ()):
+            names = {parse_option(option)[0] for option in changes}
+            sets.append((*(option for option in constant if parse_option(option)[0] not in names), *changes))
+        return (constant, *sets) if sets else ()
+
     def at(self, level: str) -> "OptionSets":
         """The sets of one level alone; equal to `OptionSets({})` if there are none."""
 
         def only(levels: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
             return {level: levels[level]} if level in levels else {}
 
-        return OptionSets(only(self.levels), {name: only(each) for name, each in self.targets.items() if level in each})
+        targets = {name: only(each) for name, each in self.targets.items() if level in each}
+        menus = {name: {level: each[level]} for name, each in self.menus.items() if level in each}
+        return OptionSets(only(self.levels), targets, menus=menus)
 
     def of_module(self, module: Module, toolchain: Toolchain) -> tuple[str, ...]:
         """Those for a module's level and target; none if its own options are missing, so that it cannot compile."""
@@ -118,13 +136,16 @@ class OptionSets:
                 {level: _first_of_each(options, (architecture, level), repeated) for level, options in sets.items()}
                 for architecture, sets in (("", file.levels), *file.targets.items())
             )
-            return cls(levels, dict(zip(file.targets, others, strict=True)), file.about, tuple(repeated))
+            targets = dict(zip(file.targets, others, strict=True))
+            return cls(levels, targets, file.about, tuple(repeated), file.menus)
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from None
 
     def save(self, path: Path) -> None:
         """Writes the file."""
         content = {"format": FORMAT, "about": self.about, "levels": self.levels, "targets": self.targets}
+        if self.menus:
+            content["menus"] = self.menus
         write_json(path, content)
 
 

@@ -59,7 +59,9 @@ class Driver {
       compile_plainly();
     const CommandLine line = read_command_line();
     const bool decides = line.compiles() || line.optimizes_at_link();
-    keep_policies([&](const Policy &policy) { return decides && policy.decides_at(line.level()); });
+    keep_policies([&](const Policy &policy) {
+      return (policy.sets_options() ? line.compiles() : decides) && policy.decides_at(line.level());
+    });
     if (line.compiles() || line.generates_code_at_link())
       for (const std::string &option : PassOptions(compiler_).at(line.level(), line.architecture()))
         if (!line.sets_pass_option(option))
@@ -72,6 +74,8 @@ class Driver {
     }
     const bool is_alone = policies_.size() == 1 && options_.empty();
     keep_policies([&](Policy &policy) { return is_usable(policy, is_alone); });
+    if (std::any_of(policies_.begin(), policies_.end(), [](const Policy &each) { return each.sets_options(); }))
+      options_.clear();  // Its first set has them; those on the command line would be the user's.
     if (policies_.empty() && options_.empty())
       compile_plainly();
     check_process();

@@ -63,6 +63,9 @@ class Policy {
   const char *levels_variable() const {
     return std::string_view(settings_->problem) == "inlining" ? "MLGO_INLINER_LEVELS" : "MLGO_REGALLOC_LEVELS";
   }
+  // Whether it sets options of LLVM's passes by function, the deployed ones among them: only where clang generates code,
+  // as a linker may do so in several threads, and always by its own file.
+  bool sets_options() const { return std::string_view(settings_->problem) == "pass_options"; }
   bool has_network() const { return settings_->has_network; }
   bool is_for_size() const { return settings_->is_for_size; }
 
@@ -106,9 +109,12 @@ inline void configure_plugins(const std::vector<Policy> &policies, const char *o
                                "MLGO_INLINER_TEMPERATURE", "MLGO_INLINER_MODE", "MLGO_INLINER_DECISIONS",
                                "MLGO_INLINER_DIFFERENCES", "MLGO_INLINER_LEVELS", "MLGO_INLINER_STRICT",
                                "MLGO_REGALLOC_POLICY", "MLGO_REGALLOC_LOG", "MLGO_REGALLOC_CHANNEL", "MLGO_REGALLOC_MODE",
-                               "MLGO_REGALLOC_LEVELS", "MLGO_REGALLOC_STRICT"})
+                               "MLGO_REGALLOC_LEVELS", "MLGO_REGALLOC_STRICT", "MLGO_OPTIONS_MENU",
+                               "MLGO_OPTIONS_CHOICES", "MLGO_OPTIONS_DEFAULT", "MLGO_OPTIONS_LOG", "MLGO_OPTIONS_STRICT"})
     unsetenv(variable);
   for (const Policy &policy : policies) {
+    if (policy.sets_options())
+      continue;
     // The plugin knows the level of the pipeline that it is part of, whatever options that came from.
     setenv(policy.levels_variable(), policy.levels().c_str(), 1);
     if (!policy.has_network())  // Only the inliner's plugin replays decisions.
@@ -117,7 +123,7 @@ inline void configure_plugins(const std::vector<Policy> &policies, const char *o
       setenv("MLGO_INLINER_DECISIONS", policy.decisions().c_str(), 1);
   }
   setenv("MLGO_LLVM_VERSION", only_version, 1);
-  for (const char *variable : {"MLGO_INLINER_STRICT", "MLGO_REGALLOC_STRICT"})
+  for (const char *variable : {"MLGO_INLINER_STRICT", "MLGO_REGALLOC_STRICT", "MLGO_OPTIONS_STRICT"})
     if (strict)
       setenv(variable, "1", 1);
 }

@@ -1,0 +1,237 @@
+// A pass plugin that sets options of LLVM's passes for single functions inside an unmodified clang.
+//
+// It is configured by environment variables (function_options.h describes the files):
+//
+//   MLGO_OPTIONS_MENU     file of sets of options; by default what is built in
+//   MLGO_OPTIONS_CHOICES  file of functions and their sets, where there is such a menu
+//   MLGO_OPTIONS_DEFAULT  number of the set of all other functions; by default 0, the set outside of functions
+//   MLGO_OPTIONS_LOG      file to write the functions of the module to, each as `BODY NAME`
+//   MLGO_OPTIONS_STRICT   1: fail the compilation if these settings cannot be followed; otherwise it continues without
+//                         any of these options, with a warning
+//   MLGO_LLVM_VERSION     the only version of LLVM to set options in, such as 22.1.2; by default any of this major version
+//
+// The first set is in force when pipelines are built and outside of functions. The optimiser says before which pass it
+// runs on which function. The code generator takes one function after the other through all of its passes, and begins
+// each with its dominator tree (a wrapper of that analysis notices). It also asks for each optional pass of each function
+// whether to run it.
+//
+// Options belong to the process, so only one thread may generate code: in a linker that has several, this is an error.
+
+#include "function_options.h"
+#include "plugin_environment.h"
+
+#include "llvm/ADT/Any.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Analysis/LoopInfo.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/IR/Dominators.h"
+#include "llvm/IR/Function.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/OptBisect.h"
+#include "llvm/IR/PassInstrumentation.h"
+#include "llvm/InitializePasses.h"
+#include "llvm/Pass.h"
+#include "llvm/PassInfo.h"
+#include "llvm/PassRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Transforms/Utils.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+// What is built into the plugin, if anything: a generated source file defines both.
+extern "C" {
+extern const char mlgo_options_menu[] __attribute__((weak));
+extern const char mlgo_options_choices[] __attribute__((weak));
+}
+
+namespace {
+
+using namespace llvm;
+using compiler_opt::FunctionOptions;
+using compiler_opt::variable;
+
+// The options of the process, once they are set up; never freed.
+FunctionOptions *Options = nullptr;
+std::thread::id Owner;
+
+FunctionOptions &options() {
+  if (std::this_thread::get_id() != Owner)
+    compiler_opt::fail("options of single functions need a process with one code generator, found several; use one "
+                       "partition for link-time optimisation");
+  return *Options;
+}
+
+// Asked by passes of the code generator, as by LLVM's own bisection of passes.
+class PassGate final : public OptPassGate {
+public:
+  bool isEnabled() const override { return true; }
+
+#if LLVM_VERSION_MAJOR >= 22
+  bool shouldRunPass(StringRef Pass, StringRef) const override { return !options().skips(Pass); }
+#else
+  bool shouldRunPass(StringRef Pass, StringRef) override { return !options().skips(Pass); }
+#endif
+};
+
+// The first pass of the pipeline.
+class ModuleStart : public PassInfoMixin<ModuleStart> {
+public:
+  static bool isRequired() { return true; }
+
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
+    static PassGate Gate;
+    M.getContext().setOptPassGate(Gate);
+    std::string Lines;
+    options().start(M, [&](StringRef Name, uint64_t Body) {
+      Lines += utohexstr(Body, /*LowerCase=*/true, /*Width=*/16) + " " + Name.str() + "\n";
+    });
+    if (const char *const Path = variable("MLGO_OPTIONS_LOG")) {
+      std::error_code Error;
+      raw_fd_ostream Log(Path, Error);
+      if (Error)
+        compiler_opt::fail(std::string("MLGO_OPTIONS_LOG: ") + Path + ": " + Error.message());
+      Log << Lines;
+    }
+    return PreservedAnalyses::all();
+  }
+};
+
+// The code generator's first analysis of each function.
+class DominatorTreeWrapper final : public DominatorTreeWrapperPass {
+public:
+  bool runOnFunction(Function &F) override {
+    options().enter(F);
+    return DominatorTreeWrapperPass::runOnFunction(F);
+  }
+
+  bool doFinalization(Module &M) override {
+    options().leave();
+    return DominatorTreeWrapperPass::doFinalization(M);
+  }
+};
+
+PassInfo::NormalCtor_t OriginalLoopSimplify = nullptr;
+
+// Loops are made canonical for their strength reduction only, so functions without that do without this, too.
+class LoopSimplifyWrapper final : public FunctionPass {
+public:
+  LoopSimplifyWrapper() : FunctionPass(LoopSimplifyID), Original(OriginalLoopSimplify()) {}
+  ~LoopSimplifyWrapper() override { Original->setResolver(nullptr); }
+
+  StringRef getPassName() const override { return Original->getPassName(); }
+  void getAnalysisUsage(AnalysisUsage &Usage) const override { Original->getAnalysisUsage(Usage); }
+
+  bool runOnFunction(Function &F) override {
+    if (options().skips(compiler_opt::kLoopReduction.Name))
+      return false;
+    if (!Original->getResolver())
+      Original->setResolver(getResolver()); // of which the wrapper disposes
+    return static_cast<FunctionPass &>(*Original).runOnFunction(F);
+  }
+
+private:
+  const std::unique_ptr<Pass> Original;
+};
+
+// Makes the legacy pass manager construct a pass of ours in place of LLVM's; returns how it constructed that.
+PassInfo::NormalCtor_t replacePass(const void *ID, PassInfo::NormalCtor_t Ours) {
+  auto *const Info = const_cast<PassInfo *>(PassRegistry::getPassRegistry()->getPassInfo(ID));
+  const PassInfo::NormalCtor_t Original = Info->getNormalCtor();
+  Info->setNormalCtor(Ours);
+  return Original;
+}
+
+// Finds the function that a pass of the optimiser runs on; null if it runs on something larger.
+const Function *functionOf(const Any &IR) {
+  if (const auto *const Found = any_cast<const Function *>(&IR))
+    return *Found;
+  if (const auto *const Found = any_cast<const Loop *>(&IR))
+    return (*Found)->getHeader()->getParent();
+  return nullptr;
+}
+
+void followOptimiser(PassInstrumentationCallbacks &Callbacks) {
+  Callbacks.registerBeforeNonSkippedPassCallback([](StringRef, Any IR) {
+    if (const Function *const F = functionOf(IR))
+      options().enter(*F);
+    else
+      options().leave();
+  });
+  // The last one leaves the optimiser.
+  Callbacks.registerAfterPassCallback([](StringRef, Any IR, const PreservedAnalyses &) {
+    if (!functionOf(IR))
+      options().leave();
+  });
+}
+
+// Reads what is built in or, if the environment names them, files.
+std::string readOptions(FunctionOptions &Read) {
+  const char *const MenuPath = variable("MLGO_OPTIONS_MENU"), *const ChoicesPath = variable("MLGO_OPTIONS_CHOICES");
+  if (!MenuPath && &mlgo_options_menu)
+    return Read.read(mlgo_options_menu, mlgo_options_choices, 0);
+  if (!MenuPath)
+    return "no options: none are built in, and MLGO_OPTIONS_MENU names none";
+  const char *const DefaultSet = variable("MLGO_OPTIONS_DEFAULT");
+  size_t Number = 0;
+  if (DefaultSet && StringRef(DefaultSet).getAsInteger(10, Number))
+    return std::string("MLGO_OPTIONS_DEFAULT: expected the number of a set, found ") + DefaultSet;
+  std::string Texts[2];
+  for (const auto &[Path, Text] : {std::pair(MenuPath, &Texts[0]), std::pair(ChoicesPath, &Texts[1])}) {
+    if (!Path)
+      continue;
+    auto Content = MemoryBuffer::getFile(Path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+    if (!Content)
+      return std::string(Path) + ": " + Content.getError().message();
+    *Text = (*Content)->getBuffer().str();
+  }
+  return Read.read(Texts[0], Texts[1], Number);
+}
+
+bool setUp() {
+  auto Read = std::make_unique<FunctionOptions>();
+  std::string Error = compiler_opt::versionMismatch();
+  if (Error.empty())
+    Error = readOptions(*Read);
+  if (!Error.empty()) {
+    compiler_opt::warnOrFail(Error, "compiling without options of single functions", "MLGO_OPTIONS_STRICT");
+    return false;
+  }
+  Options = Read.release();
+  Owner = std::this_thread::get_id();
+  initializeDominatorTreeWrapperPassPass(*PassRegistry::getPassRegistry());
+  initializeLoopSimplifyPass(*PassRegistry::getPassRegistry());
+  replacePass(&DominatorTreeWrapperPass::ID, []() -> Pass * { return new DominatorTreeWrapper; });
+  OriginalLoopSimplify = replacePass(&LoopSimplifyID, []() -> Pass * { return new LoopSimplifyWrapper; });
+  return true;
+}
+
+// Called for each module that clang compiles, before its pipelines are built.
+void registerCallbacks(PassBuilder &PB) {
+  static const bool IsSetUp = setUp();
+  if (!IsSetUp)
+    return;
+  options().leave();
+  PB.registerPipelineStartEPCallback([](ModulePassManager &MPM, OptimizationLevel) { MPM.addPass(ModuleStart()); });
+  if (PassInstrumentationCallbacks *const Callbacks = PB.getPassInstrumentationCallbacks())
+    followOptimiser(*Callbacks);
+}
+
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) PassPluginLibraryInfo llvmGetPassPluginInfo() {
+  PassPluginLibraryInfo Info{};
+  Info.APIVersion = LLVM_PLUGIN_API_VERSION;
+  Info.PluginName = "mlgo-options";
+  Info.PluginVersion = LLVM_VERSION_STRING;
+  Info.RegisterPassBuilderCallbacks = registerCallbacks;
+  return Info;
+}
