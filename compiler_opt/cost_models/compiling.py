@@ -1,12 +1,14 @@
 """Compiles the modules that cost models learn from, with the limits and the sandbox of every compilation."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from compiler_opt.corpus.command_lines.command_line import compile_command
 from compiler_opt.corpus.module import Module, explain_failure
 from compiler_opt.errors import CompileError, CorpusError
-from compiler_opt.llvm import processes
+from compiler_opt.llvm import options_plugin, processes
+from compiler_opt.llvm.plugin import load_option
 from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.toolchain import Toolchain
 
@@ -34,9 +36,15 @@ def compile_object(
     """
     options = module.options(toolchain.clang)
     flags = [*added, *module.pass_flags((*options, *added))]
+    variables = None
+    if module.function_options is not None:
+        flags.append(load_option(options_plugin.options_plugin(toolchain)))
+        variables = {**os.environ, **options_plugin.environment(module.function_options, output.parent)}
     command = compile_command(toolchain.clang, options, module.bitcode_path, output, flags, trusted=module.trusted)
     sandbox = None if module.trusted else Sandbox.for_folder(output.parent)
-    result = processes.run(command, timeout_s=timeout_s, max_stdout_bytes=1 << 20, sandbox=sandbox)
+    result = processes.run(
+        command, timeout_s=timeout_s, max_stdout_bytes=1 << 20, sandbox=sandbox, environment=variables
+    )
     if not result.ok:
         raise failure_of(module, result)
     return result.cpu_s

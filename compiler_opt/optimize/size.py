@@ -36,7 +36,7 @@ from compiler_opt.optimize.program import Variant
 from compiler_opt.optimize.results import SizeResult, Tests
 from compiler_opt.optimize.state import Record, checksum
 from compiler_opt.optimize.steps import Searched
-from compiler_opt.pass_options.by_function import FUNCTIONS, choose, save
+from compiler_opt.pass_options.by_function import FUNCTIONS, measure, save
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
@@ -369,11 +369,12 @@ def _choose_options(run: Optimization, corpus: Corpus, policy_dir: Path, decisio
             progress_bar(total=record.compiles, description="options of functions", unit="module") as bar,
             WorkerPool(with_plugin_features(run.toolchain, base.plugin_features), FUNCTIONS, run.settings.jobs) as pool,
         ):
-            chosen = choose(corpus.modules, policy, pool, menu, level, bar.update)
-        save(chosen.options, path)
-        for (module, options), failure in itertools.islice(chosen.failures.items(), _MAX_FAILURES_SHOWN):
-            run.echo(f"{module} keeps other options than {' '.join(options)}: {failure}")
-        return ChosenOptions(len(chosen.options.choices), chosen.before, chosen.after)
+            measured = measure(corpus.modules, policy, pool, menu, bar.update)
+        chosen = measured.choose(menu, level)
+        save(chosen, path)
+        for (module, number), failure in itertools.islice(measured.failures.items(), _MAX_FAILURES_SHOWN):
+            run.echo(f"{module} is not compiled with {' '.join(menu[number])}: {failure}")
+        return ChosenOptions(len(chosen.choices), measured.before, measured.after)
 
     found = run.state.do(
         "options",

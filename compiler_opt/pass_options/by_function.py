@@ -1,16 +1,15 @@
 """Chooses options of LLVM's passes for each function of a program: each module is compiled with each set of a menu.
 
 with WorkerPool(toolchain, FUNCTIONS, num_workers) as pool:
-    found = choose(modules, policy, pool, menu)
-save(found.options, path); load(path)
+    measured = measure(modules, policy, pool, menu)
+save(measured.choose(menu, "Oz"), path); load(path)
 
 What only the code generator reads changes no function but the one that it is set for, so the functions' bytes add up,
 and the best set of each function is known after one compilation with each set.
 """
 
-import collections
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -32,8 +31,11 @@ from compiler_opt.policies.policy import Policy
 from compiler_opt.problem import CompileTask
 
 FORMAT = 1
+SETTINGS = RolloutSettings(timeout_s=60.0)
+"""Of compilations with options by function."""
+
 _MAX_FILE_BYTES = 1 << 28
-_SETTINGS = RolloutSettings(timeout_s=60.0)
+_TOO_LARGE = 1 << 40  # bytes of a function that cannot be compiled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,78 +58,79 @@ FUNCTIONS = CompileTask(DECISION, Reader(_read))
 
 
 @dataclasses.dataclass(frozen=True)
-class Chosen:
-    """What was chosen for the functions of a program.
+class BytesBySet:
+    """The functions of a program, of modules that compile with the first set of a menu.
 
     Attributes:
-      options: for each function that any set but the first makes smaller, the smallest.
-      before, after: bytes of all functions with the first set, and with these.
-      compiles: of modules.
-      failures: why modules failed, by module and set; their functions keep the first set, or another one.
+      bodies: of F functions, and for each, the first module that has it.
+      bytes: `[F, K]` int64, with each set, in all modules together; too many where a module fails.
+      failures: why modules failed, by module and number of the set.
     """
 
-    options: FunctionOptions
-    before: int
-    after: int
-    compiles: int
-    failures: Mapping[tuple[str, tuple[str, ...]], str]
+    bodies: Mapping[Body, str]
+    bytes: np.ndarray
+    failures: Mapping[tuple[str, int], str]
+
+    def choose(self, menu: Sequence[tuple[str, ...]], level: str) -> FunctionOptions:
+        """The smallest set for each function, where that is smaller than with the first one."""
+        best = self.bytes.argmin(axis=1)
+        choices = {body: int(number) for body, number in zip(self.bodies, best, strict=True) if number}
+        return FunctionOptions(tuple(menu), choices, level=level)
+
+    @property
+    def before(self) -> int:
+        """Bytes of all functions with the first set."""
+        return int(self.bytes[:, 0].sum())
+
+    @property
+    def after(self) -> int:
+        """Bytes of all functions, each with its smallest set."""
+        return int(self.bytes.min(axis=1).sum())
 
 
-def choose(
+def measure(
     modules: Sequence[Module],
     policy: Policy | None,
     pool: WorkerPool,
     menu: Sequence[tuple[str, ...]],
-    level: str,
     on_progress: Callable[[], object] = lambda: None,
-) -> Chosen:
-    """Compiles every module with each set for all of its functions, and chooses for each function.
+) -> BytesBySet:
+    """Compiles every module with each set for all of its functions.
 
     Args:
-      modules: of the program; a function that several of them have with the same body gets one set for all.
+      modules: of the program; a function that several of them have with the same body counts once.
       policy: who decides about inlining; None for the compiler.
       pool: compiles `FUNCTIONS`.
-      menu: sets that only the code generator reads differences of; functions keep the first one if none is better.
-      level: the optimisation level of the modules, such as `Oz`.
+      menu: sets that only the code generator reads differences of.
       on_progress: called after each compilation.
     """
-    number = {module.name: index for index, module in enumerate(modules)}
-    measured: dict[tuple[int, int], MeasuredFunctions] = {}  # by module and set
-    failures: dict[tuple[str, tuple[str, ...]], str] = {}
-    sets = [FunctionOptions(tuple(menu), default=index) for index in range(len(menu))]
+    measured: dict[tuple[str, int], MeasuredFunctions] = {}
+    failures: dict[tuple[str, int], str] = {}
+    sets = [FunctionOptions(tuple(menu), default=number) for number in range(len(menu))]
     jobs = (
-        Job(module.with_function_options(options), policy, settings=_SETTINGS) for options in sets for module in modules
+        Job(module.with_function_options(options), policy, settings=SETTINGS) for options in sets for module in modules
     )
     for job, result in pool.rollouts(jobs):
         on_progress()
-        options = job.module.function_options
-        assert options is not None
+        assert job.module.function_options is not None
+        key = result.module, job.module.function_options.default
         if result.measurement is not None:
-            measured[number[result.module], options.default] = result.measurement
-        elif result.failure is not None:
-            failures[result.module, options.menu[options.default]] = result.failure
-    bytes_of: dict[Body, np.ndarray] = collections.defaultdict(lambda: np.zeros(len(menu), np.int64))  # [K]
-    for index in range(len(modules)):
-        if (index, 0) not in measured:
+            measured[key] = result.measurement
+        else:
+            failures[key] = result.failure or "unknown"
+    bodies: dict[Body, str] = {}
+    rows: dict[Body, np.ndarray] = {}  # [K] each
+    for module in modules:
+        plain = measured.get((module.name, 0))
+        if plain is None:
             continue
-        plain = measured[index, 0]
-        for name, body in plain.bodies.items():
-            if name not in plain.functions:
-                continue
-            for k in range(len(menu)):
-                with_set = measured.get((index, k))
-                # What a set cannot compile, it must not be chosen for.
-                size = with_set.functions.get(name) if with_set is not None else None
-                bytes_of[name, body][k] += _TOO_LARGE if size is None else size
-    best = {body: int(sizes.argmin()) for body, sizes in bytes_of.items()}
-    choices = {body: k for body, k in best.items() if bytes_of[body][k] < bytes_of[body][0]}
-    before = sum(int(sizes[0]) for sizes in bytes_of.values())
-    after = sum(int(sizes[best[body]]) for body, sizes in bytes_of.items())
-    options = FunctionOptions(tuple(menu), choices, level=level)
-    return Chosen(options, before, after, len(menu) * len(modules), failures)
-
-
-_TOO_LARGE = 1 << 40
+        with_sets = [measured.get((module.name, number)) for number in range(len(menu))]
+        for body in ((name, plain.bodies[name]) for name in plain.functions if name in plain.bodies):
+            bodies.setdefault(body, module.name)
+            sizes = [_TOO_LARGE if each is None else each.functions.get(body[0], _TOO_LARGE) for each in with_sets]
+            rows[body] = rows.get(body, 0) + np.array(sizes, np.int64)
+    table = np.array([rows[body] for body in bodies], np.int64).reshape(len(bodies), len(menu))
+    return BytesBySet(bodies, table, failures)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,10 +143,8 @@ class _File:
 
 def save(options: FunctionOptions, path: Path) -> None:
     """Writes a file; raises OutputError if it cannot."""
-    functions: Iterable[tuple[str, str, int]] = (
-        (name, f"{body:016x}", number) for (name, body), number in sorted(options.choices.items())
-    )
-    write_json(path, {"format": FORMAT, "level": options.level, "menu": options.menu, "functions": list(functions)})
+    functions = [(name, f"{body:016x}", number) for (name, body), number in sorted(options.choices.items())]
+    write_json(path, {"format": FORMAT, "level": options.level, "menu": options.menu, "functions": functions})
 
 
 def load(path: Path) -> FunctionOptions:
@@ -151,7 +152,7 @@ def load(path: Path) -> FunctionOptions:
     remedy = "make it again by optimize"
     try:
         file = read_json(path, _File, max_bytes=_MAX_FILE_BYTES, error=ConfigError, remedy=remedy)
-        choices = {(name, int(body, 16)): number for name, body, number in file.functions}
-        return FunctionOptions(file.menu, choices, level=file.level)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; {remedy}") from None
+    choices = {(name, int(body, 16)): number for name, body, number in file.functions}
+    return FunctionOptions(file.menu, choices, level=file.level)
