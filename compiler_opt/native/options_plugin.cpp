@@ -193,7 +193,8 @@ std::string readOptions(FunctionOptions &Read) {
       return std::string(Path) + ": " + Content.getError().message();
     *Text = (*Content)->getBuffer().str();
   }
-  return Read.read(Texts[0], Texts[1], Number);
+  const std::string Error = Read.read(Texts[0], Texts[1], Number);
+  return Error.empty() ? "" : std::string(MenuPath) + ": " + Error;
 }
 
 bool setUp() {
