@@ -74,8 +74,6 @@ class Driver {
     }
     const bool is_alone = policies_.size() == 1 && options_.empty();
     keep_policies([&](Policy &policy) { return is_usable(policy, is_alone); });
-    if (std::any_of(policies_.begin(), policies_.end(), [](const Policy &each) { return each.sets_options(); }))
-      options_.clear();  // Its first set has them; those on the command line would be the user's.
     if (policies_.empty() && options_.empty())
       compile_plainly();
     check_process();
@@ -159,20 +157,27 @@ class Driver {
     return command;
   }
 
+  bool sets_options_by_function() const {
+    return std::any_of(policies_.begin(), policies_.end(), [](const Policy &each) { return each.sets_options(); });
+  }
+
   // What a command line gets: the plugins of the policies, and options of LLVM's passes.
   Words additions(const CommandLine &line) const {
     Words options;
     if (line.compiles()) {
       for (const Policy &policy : policies_)
         options.push_back("-fpass-plugin=" + policy.library());
-      for (const std::string &option : options_)  // clang gives -Xclang's before those of its own -mllvm.
-        options.insert(options.end(), {"-Xclang", "-mllvm", "-Xclang", option});
+      // A plugin that sets options by function has these, too, and takes those of the command line for the user's.
+      if (!sets_options_by_function())
+        for (const std::string &option : options_)  // clang gives -Xclang's before those of its own -mllvm.
+          options.insert(options.end(), {"-Xclang", "-mllvm", "-Xclang", option});
       // After a crash the source is compiled again without the policy; only that crash would be clang's own bug.
       options.push_back("-fno-crash-diagnostics");
     }
     if (line.optimizes_at_link())
       for (const Policy &policy : policies_)
-        options.insert(options.end(), {"-Xlinker", "--load-pass-plugin=" + policy.library()});
+        if (!policy.sets_options())
+          options.insert(options.end(), {"-Xlinker", "--load-pass-plugin=" + policy.library()});
     if (line.generates_code_at_link())
       for (const std::string &option : options_)
         options.insert(options.end(), {"-Xlinker", std::string(kPluginOption) + option});

@@ -1,0 +1,140 @@
+"""Options of single functions in a deployment."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.deploy.deployment import Deployment, deploy
+from compiler_opt.errors import ConfigError
+from compiler_opt.llvm.advisors import mllvm
+from compiler_opt.llvm.options_plugin import FunctionOptions, environment, options_plugin, read_functions
+from compiler_opt.llvm.plugin import load_option
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.pass_options.sets import OptionSets
+from tests.deploy.conftest import run
+from tests.deploy.pass_options_test import JUMPS, MAIN, SWITCH
+
+CONSTANT = ("-two-entry-phi-node-folding-threshold=0", f"{JUMPS}=100")
+MENU = (CONSTANT, (*CONSTANT, "-disable-lsr=true"), (CONSTANT[0], f"{JUMPS}=4"))
+O2 = ("-disable-machine-licm=true",)
+
+
+class Deployed:
+    """A deployment for one compiler, in which `sum` and `act` have sets of their own, and a folder with a source."""
+
+    def __init__(self, toolchain: Toolchain, folder: Path):
+        self.toolchain, self.folder = toolchain, folder
+        (folder / "act.c").write_text(SWITCH)
+        self.by_plugin(FunctionOptions(MENU))
+        bodies = read_functions(folder)
+        self.options = FunctionOptions(MENU, {("sum", bodies["sum"]): 1, ("act", bodies["act"]): 2})
+        sets = OptionSets({"Oz": CONSTANT, "O2": O2})
+        self.deployment: Deployment = deploy(
+            [], folder / "prefix", [toolchain.clang], options=sets, function_options=self.options
+        )
+
+    def by_plugin(self, options: FunctionOptions, *words: str) -> bytes:
+        """The object of clang with the plugin."""
+        variables = {**os.environ, **environment(options, self.folder)}
+        loading = [load_option(options_plugin(self.toolchain)), *words]
+        return self._object([str(self.toolchain.clang), "-Oz", *loading], variables)
+
+    def by_options(self, level: str, options: tuple[str, ...]) -> bytes:
+        """The object of clang with options on the command line."""
+        return self._object([str(self.toolchain.clang), level, *mllvm(options)], dict(os.environ))
+
+    def driver(self, *words: str) -> tuple[bytes, str]:
+        """The object of the driver, and what it prints."""
+        done = run([str(self.deployment.driver()), *words, "-c", "act.c", "-o", "act.o"], self.folder)
+        assert not done.returncode, done.stderr
+        return (self.folder / "act.o").read_bytes(), done.stdout + done.stderr
+
+    def _object(self, command: list[str], variables: dict[str, str]) -> bytes:
+        subprocess.run([*command, "-c", "act.c", "-o", "act.o"], cwd=self.folder, env=variables, check=True)
+        return (self.folder / "act.o").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def deployed(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Deployed:
+    return Deployed(toolchain, tmp_path_factory.mktemp("deployed"))
+
+
+@pytest.mark.both_compilers
+def test_each_function_has_its_set_at_that_level(deployed: Deployed) -> None:
+    found, printed = deployed.driver("-Oz")
+    assert not printed
+    assert found == deployed.by_plugin(deployed.options)
+    constant = deployed.by_options("-Oz", CONSTANT)
+    assert deployed.by_plugin(FunctionOptions(MENU)) == constant != found
+    assert deployed.driver("-O2") == (deployed.by_options("-O2", O2), "")
+    assert deployed.driver("-O1") == (deployed.by_options("-O1", ()), "")
+
+
+def test_the_users_option_wins_in_every_function(deployed: Deployed) -> None:
+    user = f"{JUMPS}=100"
+    others = tuple(tuple(each for each in options if JUMPS not in each) for options in MENU)
+    expected = deployed.by_plugin(FunctionOptions(others, deployed.options.choices), "-mllvm", user)
+    assert deployed.driver("-Oz", "-mllvm", user) == (expected, "") != deployed.driver("-Oz")
+
+
+def test_the_environment_changes_nothing(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = deployed.driver("-Oz")
+    for name in ("MENU", "CHOICES", "DEFAULT", "LOG", "STRICT"):
+        monkeypatch.setenv(f"MLGO_OPTIONS_{name}", "/no/such/file")
+    assert deployed.driver("-Oz") == expected
+
+
+def test_a_linker_gets_the_constant_options_alone(deployed: Deployed) -> None:
+    (deployed.folder / "main.c").write_text(MAIN)
+    lto = ["-Oz", "-flto", "-fuse-ld=lld"]
+    plainly, driver = [str(deployed.toolchain.clang), *lto], [str(deployed.deployment.driver()), *lto]
+    assert run([*driver, "-c", "act.c", "main.c"], deployed.folder).returncode == 0
+    programs = []
+    for command, inputs in (
+        (driver, "act.o main.o"),
+        (driver, "act.c main.c"),  # at once
+        ([*plainly, *(f"-Wl,-plugin-opt={option}" for option in CONSTANT)], "act.o main.o"),
+        (plainly, "act.o main.o"),
+    ):
+        done = run([*command, *inputs.split(), "-o", "program"], deployed.folder)
+        assert (done.returncode, done.stderr) == (0, "")
+        programs.append((deployed.folder / "program").read_bytes())
+    assert programs[0] == programs[1] == programs[2] != programs[3]
+
+
+def test_it_is_part_of_what_is_deployed(deployed: Deployed) -> None:
+    info = run([str(deployed.deployment.driver()), "--mlgo-info"], deployed.folder).stdout
+    assert "problem: pass_options\nlevels: -Oz\nplugin: " in info
+    described = (deployed.folder / "prefix" / "share" / "mlgo" / "deployment.json").read_text()
+    assert '"problem": "pass_options"' in described
+
+
+def test_a_damaged_plugin_leaves_the_constant_options(deployed: Deployed) -> None:
+    plugin = deployed.deployment.plugin(deployed.toolchain.version[0], "options")
+    whole = plugin.read_bytes()
+    plugin.write_bytes(whole[:-1])
+    try:
+        found, printed = deployed.driver("-Oz")
+    finally:
+        deployed.deployment = deploy(
+            [],
+            deployed.folder / "prefix",
+            [deployed.toolchain.clang],
+            options=OptionSets({"Oz": CONSTANT, "O2": O2}),
+            function_options=deployed.options,
+        )
+    assert found == deployed.by_options("-Oz", CONSTANT)
+    assert "warning: mlgo: " in printed and "mlgo-options" in printed and "compiling without this policy" in printed
+
+
+def test_one_compiler_only(deployed: Deployed, deployment: Deployment, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected one compiler for options of functions"):
+        deploy(
+            [],
+            tmp_path / "prefix",
+            list(deployment.clangs.values()),
+            options=OptionSets({"Oz": CONSTANT}),
+            function_options=deployed.options,
+        )
