@@ -30,28 +30,26 @@ from compiler_opt.deploy.decision_files import DeployedDecisions, load_decisions
 from compiler_opt.deploy.driver import (
     DriverCompiler,
     DriverConfig,
-    DriverFile,
     DriverPlugin,
-    DriverPolicy,
     build_driver,
 )
 from compiler_opt.deploy.installation import LINKED_TOOLS, SHARE, install
 from compiler_opt.deploy.pass_options import NO_OPTIONS, usable_options
+from compiler_opt.deploy.plugins import DeployedPolicy as DeployedPolicy
+from compiler_opt.deploy.plugins import deployed_options, policy_plugins
 from compiler_opt.deploy.policies import LoadedPolicy, PolicyRequest, check_together, names_of
 from compiler_opt.errors import ConfigError, OutputError, ToolchainError
 from compiler_opt.files import check_folder_writable, nearest_folder
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inliner_plugin import INLINER
-from compiler_opt.llvm.options_plugin import OPTIONS, FunctionOptions
-from compiler_opt.llvm.plugin import PluginKind, user_cache
+from compiler_opt.llvm.options_plugin import FunctionOptions
 from compiler_opt.llvm.probe import probe_module
 from compiler_opt.llvm.regalloc_plugin import NOWHERE, REGALLOC
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.model_card import CARD_FILE, MARKDOWN_FILE
-from compiler_opt.spaces.native import embedded_source
 
 DRIVERS = ("mlgo-clang", "mlgo-clang++")
 DEPLOYMENT_FILE = "deployment.json"
@@ -60,21 +58,6 @@ FORMAT = 2
 
 _DESCRIBED = ("never_worse", "never_worse_above_kb", "strict")
 _TIMEOUT_S = 60.0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DeployedPolicy(DriverPolicy):
-    """A policy in a prefix.
-
-    Attributes:
-      name: of its files there.
-      kind: the plugin that it is built into.
-      origin: its folder, or `pretrained:NAME` if nobody named a policy; empty for the compiler's own heuristic.
-    """
-
-    name: str
-    kind: PluginKind
-    origin: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -202,7 +185,7 @@ def deploy(
                     checksum=policy.base.name,
                     levels=policy.levels,
                     is_for_size=policy.problem.objective.is_size,
-                    plugins=dict(_plugins(name, policy, replayed, toolchains, files, scratch)),
+                    plugins=dict(policy_plugins(name, policy, replayed, toolchains, files, scratch)),
                     name=name,
                     kind=policy.kind,
                     origin=policy.origin,
@@ -213,7 +196,7 @@ def deploy(
                 files[SHARE / name / MARKDOWN_FILE] = policy.card.to_markdown().encode()
         if function_options is not None:
             [toolchain] = toolchains.values()
-            deployed.append(_deployed_options(function_options, toolchain, files, scratch))
+            deployed.append(deployed_options(function_options, toolchain, files, scratch))
         first, *_ = compilers = tuple(
             DriverCompiler(
                 major,
@@ -267,52 +250,6 @@ def _replayed(
     if policy.kind != INLINER:
         return {}
     return load_decisions(paths, toolchains, policy.problem.name, policy.base)
-
-
-def _plugins(
-    name: str,
-    policy: LoadedPolicy,
-    replayed: Mapping[int, DeployedDecisions],
-    toolchains: Mapping[int, Toolchain],
-    files: dict[Path, bytes],
-    scratch: Path,
-) -> Iterator[tuple[int, DriverPlugin]]:
-    """Builds a policy's plugin for each version, and adds it and its decision file to the files of the prefix."""
-    sources = []
-    if policy.base.native:
-        sources = [scratch / f"{name}.cpp"]
-        sources[0].write_text(embedded_source(policy.base.native), encoding="ascii")
-    for major, toolchain in toolchains.items():
-        library = f"mlgo-{name}-{major}.so"
-        user_cache().build(toolchain, policy.kind, scratch / library, sources)
-        content = files[Path("lib") / library] = (scratch / library).read_bytes()
-        plugin = DriverPlugin(DriverFile.of(library, content))
-        if major in replayed:
-            decisions, content = DeployedDecisions.file_name(major), replayed[major].content
-            files[Path("lib") / decisions] = content
-            plugin = DriverPlugin(plugin.library, DriverFile.of(decisions, content), replayed[major].summary)
-        yield major, plugin
-
-
-def _deployed_options(
-    options: FunctionOptions, toolchain: Toolchain, files: dict[Path, bytes], scratch: Path
-) -> DeployedPolicy:
-    """Builds the plugin with options of functions, and adds it to the files of the prefix."""
-    major = toolchain.version[0]
-    source, library = scratch / "options.cpp", f"mlgo-options-{major}.so"
-    source.write_text(options.embedded_source(), encoding="ascii")
-    user_cache().build(toolchain, OPTIONS, scratch / library, [source])
-    content = files[Path("lib") / library] = (scratch / library).read_bytes()
-    return DeployedPolicy(
-        problem="pass_options",
-        checksum=hashlib.sha256(options.text().encode("utf-8", "surrogateescape")).hexdigest(),
-        levels=(options.level,),
-        is_for_size=True,
-        plugins={major: DriverPlugin(DriverFile.of(library, content))},
-        name="options",
-        kind=OPTIONS,
-        origin="",
-    )
 
 
 def _probe_all(clangs: Sequence[str | Path]) -> dict[int, Toolchain]:

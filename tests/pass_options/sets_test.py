@@ -59,6 +59,17 @@ def test_a_target_replaces_sets() -> None:
     assert sets.at("O3") == OptionSets({}) != sets.at("Oz")
 
 
+def test_a_menu_is_of_whole_sets(tmp_path: Path) -> None:
+    """Each entry takes the place of the same options of the constant set, which is the first."""
+    menus = {"x86_64": {"Oz": (("-c",), ("-a=1", "-c"))}}
+    sets = OptionSets({"Oz": ("-a=0", "-b"), "O2": ("-a=0",)}, menus=menus)
+    assert sets.menu("Oz", "x86_64") == (("-a=0", "-b"), ("-a=0", "-b", "-c"), ("-b", "-a=1", "-c"))
+    assert sets.menu("O2", "x86_64") == sets.menu("Oz", "riscv64") == ()
+    assert sets.at("Oz").menu("Oz", "x86_64") == sets.menu("Oz", "x86_64")
+    sets.save(tmp_path / "options.json")
+    assert OptionSets.load(tmp_path / "options.json") == sets
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -71,7 +82,11 @@ def test_a_target_replaces_sets() -> None:
         ({"format": 1, "levels": {"Oz": ["a"]}}, "Oz: expected an option of LLVM's such as"),
         ({"format": 1, "levels": {"Oz": ["-a=/etc/x"]}}, "Oz: expected an option of LLVM's such as"),
         ({"format": 1, "levels": {"Oz": [f"-a{i}" for i in range(201)]}}, "options.json: "),
-        ({"format": 1, "levels": {}, "targets": {"a-b": {}}}, "targets: expected an architecture such as aarch64"),
+        ({"format": 1, "levels": {}, "targets": {"a-b": {}}}, "expected an architecture such as aarch64"),
+        ({"format": 1, "levels": {}, "menus": {"a-b": {}}}, "expected an architecture such as aarch64"),
+        ({"format": 1, "levels": {}, "menus": {"x86_64": {"Oz": ["-a"]}}}, "options.json: "),
+        ({"format": 1, "levels": {}, "menus": {"x86_64": {"Oz": [["a"]]}}}, "Oz: expected an option of LLVM's such as"),
+        ({"format": 1, "levels": {}, "menus": {"x86_64": {"O1": [[]]}}}, "levels: expected one of O2, O3, Os, Oz"),
         ('{"format": 1, "levels": {}' + " " * (1 << 20) + "}", "options.json: "),
     ],
 )
@@ -97,5 +112,7 @@ def test_each_version_has_the_nearest_sets() -> None:
     for major in (19, 22):
         sets = shipped(major)
         assert sets.levels["Oz"] and not sets.repeated
+        for architecture, levels in sets.menus.items():
+            assert all(len(sets.menu(level, architecture)) > 1 for level in levels)
     assert shipped(17) == shipped(19)
     assert shipped(30) == shipped(22)

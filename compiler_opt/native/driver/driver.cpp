@@ -2,9 +2,8 @@
 //
 // Built by compiler_opt.tools.deploy, which generates what config.h declares. Command lines are passed to clang unchanged,
 // except that compilations at a level of a policy also load its pass plugin, and those at a level that has options get
-// them; several policies may decide at a level, each about something else. Neither breaks a build: a compilation that
-// fails with them is repeated without them, with a warning, unless an input can be read only once, or a compiler cache
-// would store the object as theirs.
+// them; several policies may decide at a level, each about something else. A compilation that fails with them is repeated
+// without, with a warning, unless an input can be read only once, or a compiler cache would store the object as theirs.
 //
 // Environment variables override the deployment: MLGO_DISABLE, MLGO_STRICT, MLGO_NEVER_WORSE (1 for yes, 0 for no),
 // MLGO_NEVER_WORSE_ABOVE_KB, MLGO_CLANG (a compiler). MLGO_LOG names a file for decisions, without effect on objects.
@@ -58,9 +57,8 @@ class Driver {
         std::getenv("FORCE_CLANG_DIAGNOSTICS_CRASH"))
       compile_plainly();
     const CommandLine line = read_command_line();
-    const bool decides = line.compiles() || line.optimizes_at_link();
     keep_policies([&](const Policy &policy) {
-      return (policy.sets_options() ? line.compiles() : decides) && policy.decides_at(line.level());
+      return (line.compiles() || (line.optimizes_at_link() && !policy.sets_options())) && policy.decides_at(line.level());
     });
     if (line.compiles() || line.generates_code_at_link())
       for (const std::string &option : PassOptions(compiler_).at(line.level(), line.architecture()))
@@ -157,20 +155,14 @@ class Driver {
     return command;
   }
 
-  bool sets_options_by_function() const {
-    return std::any_of(policies_.begin(), policies_.end(), [](const Policy &each) { return each.sets_options(); });
-  }
-
   // What a command line gets: the plugins of the policies, and options of LLVM's passes.
   Words additions(const CommandLine &line) const {
     Words options;
     if (line.compiles()) {
       for (const Policy &policy : policies_)
         options.push_back("-fpass-plugin=" + policy.library());
-      // A plugin that sets options by function has these, too, and takes those of the command line for the user's.
-      if (!sets_options_by_function())
-        for (const std::string &option : options_)  // clang gives -Xclang's before those of its own -mllvm.
-          options.insert(options.end(), {"-Xclang", "-mllvm", "-Xclang", option});
+      for (const std::string &option : set_options_by_function(policies_) ? Words() : options_)
+        options.insert(options.end(), {"-Xclang", "-mllvm", "-Xclang", option});  // which precede clang's own -mllvm
       // After a crash the source is compiled again without the policy; only that crash would be clang's own bug.
       options.push_back("-fno-crash-diagnostics");
     }

@@ -103,6 +103,12 @@ inline std::vector<Policy> deployed_policies(size_t compiler, const std::string 
   return policies;
 }
 
+// Whether one of these policies sets options of LLVM's passes by function. Its plugin has the deployed ones, too, and takes
+// those of a command line for the user's.
+inline bool set_options_by_function(const std::vector<Policy> &policies) {
+  return std::any_of(policies.begin(), policies.end(), [](const Policy &policy) { return policy.sets_options(); });
+}
+
 // Sets the environment variables of the plugins of these policies, whatever the user's say.
 inline void configure_plugins(const std::vector<Policy> &policies, const char *only_version, bool strict) {
   for (const char *variable : {"MLGO_INLINER_POLICY", "MLGO_INLINER_LOG", "MLGO_INLINER_LOG_DEFAULT", "MLGO_INLINER_SEED",
