@@ -4,8 +4,8 @@
 
 Each candidate is an option of the screening that may be chosen (`option_trust`), on top of the set that ships.
 
-1. One that the plugin can set: where it does for each function, objects equal those of the command line, byte for byte;
-   and one that only the code generator reads: the optimised bitcode is the plain one.
+1. One that the plugin can set, since only the code generator reads it, for each function: where the plugin sets it for
+   all of them, objects equal those of the command line, byte for byte.
 2. A sample of modules is compiled with each; each next set of the menu adds most to those before it, in the mean of C
    and C++, if each function has its best.
 3. All modules of the projects that have programs are compiled with each set of the menu. With the best set for each
@@ -71,7 +71,6 @@ def _digest(object_path: Path, remarks: bytes) -> str:
 
 
 OBJECTS = CompileTask(DECISION, Reader(_digest))
-BITCODE = CompileTask(DECISION, Reader(_digest, object_options=("-emit-llvm-bc",)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,12 +81,11 @@ class Checked:
     modules: int
     changed: int
     equal: int
-    same_bitcode: int
 
     @property
     def usable(self) -> bool:
-        """Whether the plugin can set it, and only the code generator reads it."""
-        return bool(self.changed) and self.equal == self.same_bitcode == self.modules
+        """Whether the plugin can set it."""
+        return bool(self.changed) and self.equal == self.modules
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,9 +117,7 @@ def entry() -> None:
     with exclusive_directory(folder, "--output_dir"):
         candidates = _candidates(_SCREENING.value, constant)
         usable = _check(candidates, corpus, constant, toolchain, folder, num_workers)
-        echo(
-            f"{len(usable)} of {len(candidates)} options can be set by function, and only the code generator reads them"
-        )
+        echo(f"{len(usable)} of {len(candidates)} options can be set by function")
         sample = corpus.sample(_MODULES.value, _SEED.value)
         menu = _menu(usable, sample, constant, toolchain, folder, num_workers)
         write_json(folder / "menu.json", menu)
@@ -160,22 +156,17 @@ def _check(
     if left:
         small = [module for module in corpus.modules if module.bitcode_bytes() < 400_000]
         modules = dataclasses.replace(corpus, modules=tuple(small)).sample(1, _SEED.value).modules[: _CHECKED.value]
-        with (
-            WorkerPool(toolchain, OBJECTS, num_workers) as objects,
-            WorkerPool(toolchain, BITCODE, num_workers) as bitcode,
-        ):
-            plain, plain_bitcode = (_compile(pool, modules, constant) for pool in (objects, bitcode))
+        with WorkerPool(toolchain, OBJECTS, num_workers) as pool:
+            plain = _compile(pool, modules, constant)
             for option in progress_bar(left, "checking", len(left), unit="option"):
                 options = with_option(constant, option)
-                by_command = _compile(objects, modules, options)
-                by_plugin = _compile(objects, modules, FunctionOptions((constant, options), default=1))
-                optimised = _compile(bitcode, modules, options)
+                by_command = _compile(pool, modules, options)
+                by_plugin = _compile(pool, modules, FunctionOptions((constant, options), default=1))
                 checked = Checked(
                     option,
                     len(modules),
                     sum(by_command[name] != plain[name] for name in plain),
                     sum(by_command[name] == by_plugin[name] is not None for name in plain),
-                    sum(optimised[name] == plain_bitcode[name] for name in plain),
                 )
                 file.append([checked])
     usable = {each.option for each in file.records if each.usable}

@@ -39,8 +39,8 @@ class FunctionOptions:
     """Options of LLVM's passes for each function.
 
     Attributes:
-      menu: sets of options such as `-disable-machine-cse=true`. Pipelines are built under the first one, which also
-        holds outside of functions; so what a compiler reads there, all sets have to have in common.
+      menu: sets of options such as `-disable-machine-cse=true`. The first one also holds when pipelines are built, and
+        in the optimiser; only what the code generator reads for each function can differ between functions.
       choices: the number of a function's set.
       default: the number of the set of all other functions.
       level: the optimisation level that they are for.

@@ -3,8 +3,8 @@
 //   FunctionOptions Options;
 //   std::string Error = Options.read(menu, choices, number of the default set);
 //   Options.start(module);                // before its pipeline runs
-//   Options.enter(function);              // before a pass runs on it
-//   Options.leave();                      // before anything that concerns the whole module
+//   Options.enter(function);              // before code is generated for it
+//   Options.leave();                      // before anything else
 //
 // A menu has a set of options on each line, such as `-min-jump-table-entries=7 -disable-machine-cse=true`; the first
 // set, which may be empty, also holds outside of functions. Choices have a line `SET BODY NAME` for each function that

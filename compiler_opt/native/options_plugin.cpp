@@ -10,9 +10,9 @@
 //                         any of these options, with a warning
 //   MLGO_LLVM_VERSION     the only version of LLVM to set options in, such as 22.1.2; by default any of this major version
 //
-// The first set is in force when pipelines are built and outside of functions. The optimiser says before which pass it
-// runs on which function. The code generator takes one function after the other through all of its passes, and begins
-// each with its dominator tree (a wrapper of that analysis notices). It also asks for each optional pass of each function
+// The first set is in force when pipelines are built, in the optimiser, where a function's code becomes part of others, and
+// outside of functions. The code generator takes one function after the other through all of its passes, and begins each
+// with its dominator tree (a wrapper of that analysis notices). It also asks for each optional pass of each function
 // whether to run it.
 //
 // Options belong to the process, so only one thread may generate code: in a linker that has several, this is an error.
@@ -20,16 +20,13 @@
 #include "function_options.h"
 #include "plugin_environment.h"
 
-#include "llvm/ADT/Any.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Analysis/LoopInfo.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Dominators.h"
 #include "llvm/IR/Function.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/OptBisect.h"
-#include "llvm/IR/PassInstrumentation.h"
 #include "llvm/InitializePasses.h"
 #include "llvm/Pass.h"
 #include "llvm/PassInfo.h"
@@ -150,29 +147,6 @@ PassInfo::NormalCtor_t replacePass(const void *ID, PassInfo::NormalCtor_t Ours) 
   return Original;
 }
 
-// Finds the function that a pass of the optimiser runs on; null if it runs on something larger.
-const Function *functionOf(const Any &IR) {
-  if (const auto *const Found = any_cast<const Function *>(&IR))
-    return *Found;
-  if (const auto *const Found = any_cast<const Loop *>(&IR))
-    return (*Found)->getHeader()->getParent();
-  return nullptr;
-}
-
-void followOptimiser(PassInstrumentationCallbacks &Callbacks) {
-  Callbacks.registerBeforeNonSkippedPassCallback([](StringRef, Any IR) {
-    if (const Function *const F = functionOf(IR))
-      options().enter(*F);
-    else
-      options().leave();
-  });
-  // The last one leaves the optimiser.
-  Callbacks.registerAfterPassCallback([](StringRef, Any IR, const PreservedAnalyses &) {
-    if (!functionOf(IR))
-      options().leave();
-  });
-}
-
 // Reads what is built in or, if the environment names them, files.
 std::string readOptions(FunctionOptions &Read) {
   const char *const MenuPath = variable("MLGO_OPTIONS_MENU"), *const ChoicesPath = variable("MLGO_OPTIONS_CHOICES");
@@ -222,8 +196,6 @@ void registerCallbacks(PassBuilder &PB) {
     return;
   options().leave();
   PB.registerPipelineStartEPCallback([](ModulePassManager &MPM, OptimizationLevel) { MPM.addPass(ModuleStart()); });
-  if (PassInstrumentationCallbacks *const Callbacks = PB.getPassInstrumentationCallbacks())
-    followOptimiser(*Callbacks);
 }
 
 } // namespace

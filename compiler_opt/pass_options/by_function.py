@@ -4,8 +4,8 @@ with WorkerPool(toolchain, FUNCTIONS, num_workers) as pool:
     measured = measure(modules, policy, pool, menu)
 save(measured.choose(menu, "Oz"), path); load(path)
 
-What only the code generator reads changes no function but the one that it is set for, so the functions' bytes add up,
-and the best set of each function is known after one compilation with each set.
+Options differ in the code generator, where they change no function but the one that they are set for. So the functions'
+bytes add up, and the best set of each function is known after one compilation with each set.
 """
 
 import dataclasses
@@ -101,7 +101,7 @@ def measure(
       modules: of the program; a function that several of them have with the same body counts once.
       policy: who decides about inlining; None for the compiler.
       pool: compiles `FUNCTIONS`.
-      menu: sets that only the code generator reads differences of.
+      menu: the sets; the optimiser runs under the first one.
       on_progress: called after each compilation.
     """
     measured: dict[tuple[str, int], MeasuredFunctions] = {}
