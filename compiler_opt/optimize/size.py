@@ -11,7 +11,7 @@ target is larger with policy and decisions than without, steps 5 and 6 are repea
 import dataclasses
 import itertools
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +36,7 @@ from compiler_opt.optimize.program import Variant
 from compiler_opt.optimize.results import SizeResult, Tests
 from compiler_opt.optimize.state import Record, checksum
 from compiler_opt.optimize.steps import Searched
-from compiler_opt.pass_options.by_function import FUNCTIONS, measure, save
+from compiler_opt.pass_options.by_function import FUNCTIONS, load, measure, save
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
@@ -67,11 +67,13 @@ class ReusedPolicy:
       policy_dir: its folder.
       reference: the program.
       decisions: decision file of a search from the policy, if there was one.
+      function_options: the file of options of single functions, if there are any.
     """
 
     policy_dir: Path
     reference: Reference | None
     decisions: Path | None = None
+    function_options: Path | None = None
 
     @classmethod
     def find(cls, folder: Path) -> "ReusedPolicy":
@@ -80,11 +82,13 @@ class ReusedPolicy:
         Raises:
           PolicyError: the description of its program is damaged.
         """
-        decisions, candidates = folder / DECISIONS, (folder / POLICY_DIR, folder / TRAINING / POLICY_DIR)
+        decisions, options = folder / DECISIONS, folder / FUNCTION_OPTIONS
+        candidates = (folder / POLICY_DIR, folder / TRAINING / POLICY_DIR)
         return cls(
             next((path for path in candidates if path.is_dir()), folder).absolute(),
             Reference.load(folder),
             decisions.absolute() if decisions.is_file() else None,
+            options.absolute() if options.is_file() else None,
         )
 
 
@@ -176,7 +180,14 @@ class SmallText(ProgramObjective[Found, SizeResult]):
             if minutes:
                 _search(run, corpus, policy_dir)
             decisions = run.folder / DECISIONS if minutes else None
-        return Found(policy_dir, recorded, decisions, _choose_options(run, corpus, policy_dir, decisions))
+        level = run.settings.level.removeprefix("-")
+        menu = run.settings.pass_options.menu(level, run.toolchain.target.partition("-")[0])
+        known = reused.function_options if reused is not None else None
+        if known is not None and load(known).menu == menu:
+            options: Path | None = known
+        else:
+            options = _choose_options(run, corpus, policy_dir, decisions, menu) if menu else None
+        return Found(policy_dir, recorded, decisions, options)
 
     def build(self, run: Optimization, corpus: Corpus, found: Found) -> Variant:
         return build_without_growth(run, corpus, found.policy_dir, found.decisions, found.function_options)
@@ -348,16 +359,14 @@ def _search(run: Optimization, corpus: Corpus, policy_dir: Path) -> None:
     steps.search(run, [NetworkWeights.load(policy_dir).checksum()], _BUDGET, find)
 
 
-def _choose_options(run: Optimization, corpus: Corpus, policy_dir: Path, decisions: Path | None) -> Path | None:
-    """Chooses options of LLVM's passes for single functions, if there is a menu of them; returns the file.
+def _choose_options(
+    run: Optimization, corpus: Corpus, policy_dir: Path, decisions: Path | None, menu: Sequence[tuple[str, ...]]
+) -> Path:
+    """Chooses options of LLVM's passes for single functions; returns the file.
 
     Raises:
-      CompilerOptError: the plugin cannot be built, or most modules fail to compile.
+      CompilerOptError: the plugin cannot be built.
     """
-    level = run.settings.level.removeprefix("-")
-    menu = run.settings.pass_options.menu(level, run.toolchain.target.partition("-")[0])
-    if not menu:
-        return None
     path = run.folder / FUNCTION_OPTIONS
     base = PROBLEM.decision.load_policy(policy_dir)
 
@@ -370,7 +379,7 @@ def _choose_options(run: Optimization, corpus: Corpus, policy_dir: Path, decisio
             WorkerPool(with_plugin_features(run.toolchain, base.plugin_features), FUNCTIONS, run.settings.jobs) as pool,
         ):
             measured = measure(corpus.modules, policy, pool, menu, bar.update)
-        chosen = measured.choose(menu, level)
+        chosen = measured.choose(menu, run.settings.level.removeprefix("-"))
         save(chosen, path)
         for (module, number), failure in itertools.islice(measured.failures.items(), _MAX_FAILURES_SHOWN):
             run.echo(f"{module} is not compiled with {' '.join(menu[number])}: {failure}")
