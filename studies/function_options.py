@@ -27,6 +27,7 @@ from absl import flags
 from benchmarks.corpus_programs import compile_objects, programs_of
 from benchmarks.program_builds import PLAIN, ProgramBuilds
 from compiler_opt.array_files import load_arrays, save_arrays
+from compiler_opt.checked_values import parse_json
 from compiler_opt.collect.schedule import Job
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -55,7 +56,7 @@ _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results."
 _MODULES = flags.DEFINE_integer("modules_per_project", 2, "Modules of each project that candidates are measured on.", 1)
 _CHECKED = flags.DEFINE_integer("checked_modules", 8, "Modules on which what the plugin sets is checked.", 1)
 _SIZE = flags.DEFINE_integer("size", 16, "Sets in the menu, besides the one that ships.", 1)
-_REFUSED = flags.DEFINE_list("refused", [], "Names of options that are no candidates.")
+_REFUSED = flags.DEFINE_list("refused", [], "Options that are no candidates: by name, or -NAME=VALUE.")
 _SEED = shared_flags.seed("the sample")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
@@ -131,7 +132,10 @@ def _candidates(screening: Path, constant: Sequence[str]) -> list[str]:
     trusted = [
         (relative, option)
         for (name, relative), option in best.items()
-        if not reason_against(name) and name not in _REFUSED.value and relative < _MAX_GROWTH and option not in constant
+        if not reason_against(name)
+        and not {name, option} & set(_REFUSED.value)
+        and relative < _MAX_GROWTH
+        and option not in constant
     ]
     return [option for _, option in sorted(trusted)]
 
@@ -200,8 +204,9 @@ def _menu(
     of_project: list[np.ndarray] = []
     languages = {name: modules[0].language() for name, modules in projects.items()}
     for index, (name, modules) in enumerate(projects.items()):
-        path = folder / "sample" / f"{name}.npz"
-        if not path.exists():
+        path, listed = folder / "sample" / f"{name}.npz", folder / "sample" / f"{name}.json"
+        measured = parse_json(listed.read_bytes()) if listed.exists() and path.exists() else []
+        if not set(candidates) <= set(measured):
             menu = [constant, *(with_option(constant, option) for option in candidates)]
             with (
                 WorkerPool(toolchain, FUNCTIONS, num_workers) as pool,
@@ -210,12 +215,14 @@ def _menu(
                 found = measure(modules, None, pool, menu, bar.update)
             path.parent.mkdir(exist_ok=True)
             save_arrays(path, {"bytes": found.bytes}, compressed=True)
-        table = load_arrays(path, _MAX_BYTES)["bytes"]  # [F, K]
+            write_json(listed, measured := list(candidates))
+        table = load_arrays(path, _MAX_BYTES)["bytes"]  # [F, 1 + options that were measured]
         plain.append(table[:, 0].astype(float))
         of_project.append(np.full(len(table), index))
         of_language.append(np.full(len(table), languages[name] == "C"))
-        for column, option in enumerate(candidates):
-            changes[option].append(np.minimum(table[:, column + 1] - table[:, 0], 1 << 20).astype(float))
+        for option in candidates:
+            column = table[:, measured.index(option) + 1]
+            changes[option].append(np.minimum(column - table[:, 0], 1 << 20).astype(float))
     together = {option: np.concatenate(each) for option, each in changes.items()}
     bytes_, projects_, is_c = np.concatenate(plain), np.concatenate(of_project), np.concatenate(of_language)
     # The set that ships is the first; each function may keep it.
