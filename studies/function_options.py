@@ -263,9 +263,9 @@ def _build(
     sets = [constant, *(with_option(constant, option) for option in menu)]
     sources = programs_of(corpus)
     projects = corpus.projects()
-    for project in dict.fromkeys(source.project for source in sources):
-        if project in known:
-            continue
+    # The smallest first.
+    bytes_of = {name: sum(module.bitcode_bytes() for module in modules) for name, modules in projects.items()}
+    for project in sorted({source.project for source in sources} - known, key=lambda name: bytes_of[name]):
         modules = projects[project]
         with (
             WorkerPool(toolchain, FUNCTIONS, num_workers) as pool,
