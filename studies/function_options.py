@@ -40,11 +40,11 @@ from compiler_opt.llvm.options_plugin import FunctionOptions
 from compiler_opt.llvm.pass_options import parse_option
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.objectives.objective import Reader
-from compiler_opt.pass_options.by_function import FUNCTIONS, SETTINGS, measure
 from compiler_opt.pass_options.screening import read_detected
 from compiler_opt.pass_options.sets import shipped
 from compiler_opt.problem import CompileTask
 from compiler_opt.progress_bar import progress_bar
+from compiler_opt.search.function_options import MAX_INSTRUCTIONS, SETTINGS, measure, task
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 from studies.option_choice import greedy_menu
@@ -55,6 +55,12 @@ _SCREENING = shared_flags.required_path("screening", "The folder of `screen_opti
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results.")
 _MODULES = flags.DEFINE_integer("modules_per_project", 2, "Modules of each project that candidates are measured on.", 1)
 _CHECKED = flags.DEFINE_integer("checked_modules", 8, "Modules on which what the plugin sets is checked.", 1)
+_MAX_INSTRUCTIONS = flags.DEFINE_float(
+    "max_instructions",
+    MAX_INSTRUCTIONS,
+    "How many times the estimated instructions of the set that ships a function may execute, when built.",
+    0.0,
+)
 _SIZE = flags.DEFINE_integer("size", 16, "Sets in the menu, besides the one that ships.", 1)
 _REFUSED = flags.DEFINE_list("refused", [], "Options that are no candidates: by name, or -NAME=VALUE.")
 _SEED = shared_flags.seed("the sample")
@@ -209,7 +215,7 @@ def _menu(
         if not set(candidates) <= set(measured):
             menu = [constant, *(with_option(constant, option) for option in candidates)]
             with (
-                WorkerPool(toolchain, FUNCTIONS, num_workers) as pool,
+                WorkerPool(toolchain, task(toolchain), num_workers) as pool,
                 progress_bar(total=len(menu) * len(modules), description=name, unit="compile") as bar,
             ):
                 found = measure(modules, None, pool, menu, bar.update)
@@ -268,11 +274,11 @@ def _build(
     for project in sorted({source.project for source in sources} - known, key=lambda name: bytes_of[name]):
         modules = projects[project]
         with (
-            WorkerPool(toolchain, FUNCTIONS, num_workers) as pool,
+            WorkerPool(toolchain, task(toolchain), num_workers) as pool,
             progress_bar(total=len(sets) * len(modules), description=project, unit="compile") as bar,
         ):
             found = measure(modules, None, pool, sets, bar.update)
-            chosen = found.choose(sets, "Oz")
+            chosen = found.choose(sets, "Oz", _MAX_INSTRUCTIONS.value)
             plain, composed = (_functions_bytes(pool, modules, options) for options in (FunctionOptions(((),)), chosen))
         instructions = {}
         for source in (each for each in sources if each.project == project):
@@ -288,7 +294,7 @@ def _build(
                     len(found.bodies),
                     plain,
                     found.before,
-                    found.after,
+                    found.after(_MAX_INSTRUCTIONS.value),
                     composed,
                     instructions,  # type: ignore[arg-type]
                 )

@@ -65,7 +65,7 @@ def build_without_growth(
 ) -> Variant:
     """Deploys policy and decisions, builds both variants, and falls back where a main target is larger than before.
 
-    `function_options` is a file of `by_function`.
+    `function_options` is a file of `search.function_options`.
 
     Raises:
       CompilerOptError: see `deploy_compilers`, `build` and `measure`.

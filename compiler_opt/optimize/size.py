@@ -36,7 +36,6 @@ from compiler_opt.optimize.program import Variant
 from compiler_opt.optimize.results import SizeResult, Tests
 from compiler_opt.optimize.state import Record, checksum
 from compiler_opt.optimize.steps import Searched
-from compiler_opt.pass_options.by_function import FUNCTIONS, load, measure, save
 from compiler_opt.policies.decisions import Decisions, OverridingPolicy
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
@@ -45,7 +44,7 @@ from compiler_opt.rl import pipeline
 from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.default_trace import record_default_trace
 from compiler_opt.rl.pipeline import TRACE, TRAINING, PipelineSettings, PipelineStep
-from compiler_opt.search import report
+from compiler_opt.search import function_options, report
 from compiler_opt.search.program_search import search
 from compiler_opt.search.progress_bar import search_bar
 from compiler_opt.search.search import SearchSettings
@@ -183,7 +182,7 @@ class SmallText(ProgramObjective[Found, SizeResult]):
         level = run.settings.level.removeprefix("-")
         menu = run.settings.pass_options.menu(level, run.toolchain.target.partition("-")[0])
         known = reused.function_options if reused is not None else None
-        if known is not None and load(known).menu == menu:
+        if known is not None and function_options.load(known).menu == menu:
             options: Path | None = known
         else:
             options = _choose_options(run, corpus, policy_dir, decisions, menu) if menu else None
@@ -372,18 +371,19 @@ def _choose_options(
 
     def work(record: Record) -> ChosenOptions:
         policy = base if decisions is None else OverridingPolicy(base, Decisions.load(decisions))
-        options_plugin(run.toolchain)
+        toolchain = with_plugin_features(run.toolchain, base.plugin_features)
+        options_plugin(toolchain)
         record.compiles = len(menu) * len(corpus.modules)
         with (
             progress_bar(total=record.compiles, description="options of functions", unit="module") as bar,
-            WorkerPool(with_plugin_features(run.toolchain, base.plugin_features), FUNCTIONS, run.settings.jobs) as pool,
+            WorkerPool(toolchain, function_options.task(toolchain), run.settings.jobs) as pool,
         ):
-            measured = measure(corpus.modules, policy, pool, menu, bar.update)
+            measured = function_options.measure(corpus.modules, policy, pool, menu, bar.update)
         chosen = measured.choose(menu, run.settings.level.removeprefix("-"))
-        save(chosen, path)
+        function_options.save(chosen, path)
         for (module, number), failure in itertools.islice(measured.failures.items(), _MAX_FAILURES_SHOWN):
             run.echo(f"{module} is not compiled with {' '.join(menu[number])}: {failure}")
-        return ChosenOptions(len(chosen.choices), measured.before, measured.after)
+        return ChosenOptions(len(chosen.choices), measured.before, measured.after())
 
     found = run.state.do(
         "options",

@@ -25,10 +25,10 @@ from compiler_opt.optimize.results import TargetSize, Tests, measure
 from compiler_opt.optimize.state import Record, checksum
 from compiler_opt.optimize.suites import CommandSuite
 from compiler_opt.optimize.verdict import judge, tests_of
-from compiler_opt.pass_options import by_function
 from compiler_opt.pass_options.sets import OptionSets, describe_sets
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.progress_bar import progress_bar
+from compiler_opt.search import function_options as by_function
 from compiler_opt.search.search import SearchSettings
 
 DEPLOYMENT = "deployment"
@@ -167,7 +167,7 @@ def deploy_compilers(
 ) -> Compilers:
     """Makes compiler drivers that run a policy with options, and replay decisions if there is a file of them.
 
-    `function_options` is a file of `by_function`.
+    `function_options` is a file of `search.function_options`.
 
     Raises:
       PolicyError: the policy does not fit the compiler.

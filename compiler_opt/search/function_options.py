@@ -1,14 +1,18 @@
 """Chooses options of LLVM's passes for each function of a program: each module is compiled with each set of a menu.
 
-with WorkerPool(toolchain, FUNCTIONS, num_workers) as pool:
+with WorkerPool(toolchain, task(toolchain), num_workers) as pool:
     measured = measure(modules, policy, pool, menu)
 save(measured.choose(menu, "Oz"), path); load(path)
 
 Options differ in the code generator, where they change no function but the one that they are set for. So the functions'
 bytes add up, and the best set of each function is known after one compilation with each set.
+
+What makes a loop smaller may make it slower. So a set is chosen for a function only if this executes about as many
+instructions as with the first set, by the frequencies of blocks that the compiler estimates.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,16 +25,23 @@ from compiler_opt.collect.rollout_settings import RolloutSettings
 from compiler_opt.collect.schedule import Job
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.module import Module
+from compiler_opt.cost_models.block_costs import by_instructions
+from compiler_opt.cost_models.function_costs import ObjectCode, costs_by_function
+from compiler_opt.cost_models.throughput.address_map import FLAGS
 from compiler_opt.decisions.inlining import DECISION
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import write_json
 from compiler_opt.llvm.object_file import read_object_sizes
 from compiler_opt.llvm.options_plugin import Body, FunctionOptions, read_functions
+from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.objectives.objective import Reader
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problem import CompileTask
 
 FORMAT = 1
+MAX_INSTRUCTIONS = 1.02
+"""How many times the instructions of the first set a function may execute with its own, as the compiler estimates."""
+
 SETTINGS = RolloutSettings(timeout_s=60.0)
 """Of compilations with options by function."""
 
@@ -40,21 +51,23 @@ _TOO_LARGE = 1 << 40  # bytes of a function that cannot be compiled
 
 @dataclasses.dataclass(frozen=True)
 class MeasuredFunctions:
-    """An object: its text bytes, those of each function, and the functions' bodies before any inlining, by symbol."""
+    """An object: bytes of each function, the functions' bodies before any inlining, by symbol, and their blocks."""
 
-    text_bytes: int
     functions: Mapping[str, int]
     bodies: Mapping[str, int]
+    code: ObjectCode
 
 
-def _read(object_path: Path, remarks: bytes) -> MeasuredFunctions:
+def _read(toolchain: Toolchain, object_path: Path, remarks: bytes) -> MeasuredFunctions:
     del remarks
-    sizes = read_object_sizes(object_path)
-    return MeasuredFunctions(sizes.text_bytes, sizes.functions, read_functions(object_path.parent))
+    functions, bodies = read_object_sizes(object_path).functions, read_functions(object_path.parent)
+    return MeasuredFunctions(functions, bodies, ObjectCode.read(object_path, toolchain))
 
 
-FUNCTIONS = CompileTask(DECISION, Reader(_read))
-"""For compilations of modules that have `function_options`."""
+def task(toolchain: Toolchain) -> CompileTask[MeasuredFunctions]:
+    """For compilations of modules that have `function_options`. Raises ToolchainError without llvm-readobj."""
+    toolchain.tool("llvm-readobj")
+    return CompileTask(DECISION, Reader(functools.partial(_read, toolchain), FLAGS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,28 +77,37 @@ class BytesBySet:
     Attributes:
       bodies: of F functions, and for each, the first module that has it.
       bytes: `[F, K]` int64, with each set, in all modules together; too many where a module fails.
+      instructions: `[F, K]` float64, that a call executes, as the compiler estimates.
       failures: why modules failed, by module and number of the set.
     """
 
     bodies: Mapping[Body, str]
     bytes: np.ndarray
+    instructions: np.ndarray
     failures: Mapping[tuple[str, int], str]
 
-    def choose(self, menu: Sequence[tuple[str, ...]], level: str) -> FunctionOptions:
-        """The smallest set for each function, where that is smaller than with the first one."""
-        best = self.bytes.argmin(axis=1)
-        choices = {body: int(number) for body, number in zip(self.bodies, best, strict=True) if number}
-        return FunctionOptions(tuple(menu), choices, level=level)
+    def best(self, max_instructions: float = MAX_INSTRUCTIONS) -> np.ndarray:
+        """The number of each function's set, `[F]`: of those that execute at most so many times what the first does."""
+        is_fast = self.instructions <= max_instructions * self.instructions[:, :1]
+        is_fast[:, 0] = True
+        best: np.ndarray = np.where(is_fast, self.bytes, _TOO_LARGE).argmin(axis=1)
+        return best
+
+    def choose(
+        self, menu: Sequence[tuple[str, ...]], level: str, max_instructions: float = MAX_INSTRUCTIONS
+    ) -> FunctionOptions:
+        """The smallest set for each function, where that is smaller than with the first one; see `best`."""
+        best = zip(self.bodies, self.best(max_instructions), strict=True)
+        return FunctionOptions(tuple(menu), {body: int(number) for body, number in best if number}, level=level)
 
     @property
     def before(self) -> int:
         """Bytes of all functions with the first set."""
         return int(self.bytes[:, 0].sum())
 
-    @property
-    def after(self) -> int:
-        """Bytes of all functions, each with its smallest set."""
-        return int(self.bytes.min(axis=1).sum())
+    def after(self, max_instructions: float = MAX_INSTRUCTIONS) -> int:
+        """Bytes of all functions, each with its best set."""
+        return int(np.take_along_axis(self.bytes, self.best(max_instructions)[:, None], axis=1).sum())
 
 
 def measure(
@@ -100,12 +122,13 @@ def measure(
     Args:
       modules: of the program; a function that several of them have with the same body counts once.
       policy: who decides about inlining; None for the compiler.
-      pool: compiles `FUNCTIONS`.
+      pool: compiles `task`.
       menu: the sets; the optimiser runs under the first one.
       on_progress: called after each compilation.
     """
-    measured: dict[tuple[str, int], MeasuredFunctions] = {}
+    found: dict[tuple[str, int], dict[Body, tuple[int, float]]] = {}  # by module and set, of each function
     failures: dict[tuple[str, int], str] = {}
+    costs = by_instructions()
     sets = [FunctionOptions(tuple(menu), default=number) for number in range(len(menu))]
     jobs = (
         Job(module.with_function_options(options), policy, settings=SETTINGS) for options in sets for module in modules
@@ -113,24 +136,25 @@ def measure(
     for job, result in pool.rollouts(jobs):
         on_progress()
         assert job.module.function_options is not None
-        key = result.module, job.module.function_options.default
-        if result.measurement is not None:
-            measured[key] = result.measurement
-        else:
+        key, measured = (result.module, job.module.function_options.default), result.measurement
+        if measured is None:
             failures[key] = result.failure or "unknown"
-    bodies: dict[Body, str] = {}
-    rows: dict[Body, np.ndarray] = {}  # [K] each
-    for module in modules:
-        plain = measured.get((module.name, 0))
-        if plain is None:
             continue
-        with_sets = [measured.get((module.name, number)) for number in range(len(menu))]
-        for body in ((name, plain.bodies[name]) for name in plain.functions if name in plain.bodies):
+        executed = costs_by_function(measured.code, costs, None)
+        found[key] = {
+            (name, measured.bodies[name]): (num_bytes, executed.get(name, 0.0))
+            for name, num_bytes in measured.functions.items()
+            if name in measured.bodies
+        }
+    bodies: dict[Body, str] = {}
+    rows: dict[Body, np.ndarray] = {}  # [K, 2] each
+    for module in modules:
+        with_sets = [found.get((module.name, number), {}) for number in range(len(menu))]
+        for body in with_sets[0]:
             bodies.setdefault(body, module.name)
-            sizes = [_TOO_LARGE if each is None else each.functions.get(body[0], _TOO_LARGE) for each in with_sets]
-            rows[body] = rows.get(body, 0) + np.array(sizes, np.int64)
-    table = np.array([rows[body] for body in bodies], np.int64).reshape(len(bodies), len(menu))
-    return BytesBySet(bodies, table, failures)
+            rows[body] = rows.get(body, 0) + np.array([each.get(body, (_TOO_LARGE, 0.0)) for each in with_sets])
+    table = np.array([rows[body] for body in bodies], np.float64).reshape(len(bodies), len(menu), 2)
+    return BytesBySet(bodies, table[:, :, 0].astype(np.int64), table[:, :, 1], failures)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Choosing options by function on a small corpus, with real compilers."""
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.options_plugin import FunctionOptions
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.pass_options.by_function import FUNCTIONS, load, measure, save
+from compiler_opt.search.function_options import load, measure, save, task
 from tests.small_corpus import make_small_corpus
 
 FIRST = ("-enable-pre=false", "-disable-branch-fold=true", "-disable-machine-cse=true")
@@ -27,7 +28,7 @@ def corpus(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 @pytest.fixture(scope="module")
 def pool(toolchain: Toolchain) -> Iterator[WorkerPool]:
-    with WorkerPool(toolchain, FUNCTIONS, 2) as pool:
+    with WorkerPool(toolchain, task(toolchain), 2) as pool:
         yield pool
 
 
@@ -37,18 +38,26 @@ def test_each_function_gets_its_smallest_set(corpus: Corpus, pool: WorkerPool, t
     assert len(compiled) == len(MENU) * len(corpus.modules) and not measured.failures
     assert measured.bytes.shape == (len(measured.bodies), len(MENU)) and measured.bytes.shape[0] > 3
     chosen = measured.choose(MENU, "Oz")
-    assert chosen.choices and measured.after < measured.before
-    for body, sizes in zip(measured.bodies, measured.bytes, strict=True):
-        assert sizes[chosen.choices.get(body, 0)] == sizes.min()
-        assert (body in chosen.choices) == (sizes.min() < sizes[0])
+    assert chosen.choices and measured.after() < measured.before
+    assert (measured.instructions[:, 0] > 0).all()
+    rows = zip(measured.bodies, measured.bytes, measured.instructions, strict=True)
+    for body, sizes, instructions in rows:
+        number = chosen.choices.get(body, 0)
+        assert instructions[number] <= 1.02 * instructions[0]
+        assert sizes[number] == sizes[instructions <= 1.02 * instructions[0]].min()
+        assert (body in chosen.choices) == (sizes[number] < sizes[0])
+    # The fewer instructions functions may execute, the less there is to choose from.
+    after = [measured.after(limit) for limit in (math.inf, 1.02, 0.0)]
+    assert after[0] <= after[1] <= after[2] == measured.before
+    assert after[0] == measured.bytes.min(axis=1).sum()
 
     # Compiled with these, that is what the functions have, up to what their distance from each other changes.
     jobs = (Job(module.with_function_options(chosen), None) for module in corpus.modules)
     results = [result.measurement for _, result in pool.rollouts(jobs)]
     whole = [each for each in results if each is not None]
     together = sum(size for each in whole for name, size in each.functions.items() if name in each.bodies)
-    assert together == pytest.approx(measured.after, abs=8 * len(corpus.modules))
-    assert abs(together - measured.before) > 2 * abs(together - measured.after)
+    assert together == pytest.approx(measured.after(), abs=8 * len(corpus.modules))
+    assert abs(together - measured.before) > 2 * abs(together - measured.after())
 
     save(chosen, tmp_path / "options.json")
     assert load(tmp_path / "options.json") == chosen
