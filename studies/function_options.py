@@ -35,7 +35,7 @@ from compiler_opt.corpus.module import Module
 from compiler_opt.decisions.inlining import DECISION
 from compiler_opt.errors import BenchmarkError, CompileError
 from compiler_opt.files import exclusive_directory, write_json
-from compiler_opt.kept_results import RecordFile
+from compiler_opt.kept_results import RecordFile, check_conditions
 from compiler_opt.llvm.options_plugin import FunctionOptions
 from compiler_opt.llvm.pass_options import parse_option
 from compiler_opt.llvm.toolchain import Toolchain
@@ -264,6 +264,8 @@ def _build(
     folder: Path,
     num_workers: int,
 ) -> None:
+    conditions = {"menu": list(menu), "constant": list(constant), "max_instructions": _MAX_INSTRUCTIONS.value}
+    check_conditions(folder / "built.json", {"compiler": toolchain.version_text, **conditions})
     file = RecordFile(folder / "built.jsonl", Built)
     known = {each.project for each in file.records}
     sets = [constant, *(with_option(constant, option) for option in menu)]
