@@ -1,8 +1,8 @@
 """Pass plugins for a stock clang: built once per LLVM, tried out, and kept in the user's cache.
 
-Clang loads a plugin by `-fpass-plugin=`; `inliner_plugin` and `regalloc_plugin` define the two that exist. Building one
-requires LLVM's headers and some 6 seconds, nearly all of them for compiling our sources. Their object is cached too, so
-that building in a policy only links.
+Clang loads a plugin by `-fpass-plugin=`; those that exist are defined by `inliner_plugin`, `regalloc_plugin` and
+`options_plugin`. Building one requires LLVM's headers and some 6 seconds, nearly all of them for compiling our sources.
+Their object is cached too, so that building in a policy only links.
 """
 
 import dataclasses

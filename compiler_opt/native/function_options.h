@@ -92,6 +92,8 @@ public:
     for (const llvm::Function &F : M) {
       if (F.isDeclaration())
         continue;
+      if (symbolName(F).contains('\n'))
+        continue; // which no file can name
       const auto Body = fingerprintOf(F);
       Visit(symbolName(F), Body);
       const auto Found = Choices.find({symbolName(F).str(), Body});
@@ -143,8 +145,12 @@ private:
         if (!Ours.count(Option) && Option->getNumOccurrences() != 0)
           continue; // The command line's.
         Ours.insert(Option);
-        if (!addSkipped(Added, Name, Value))
+        if (!isSkipping(Name))
           Added.Values[Option] = Value.str();
+        else if (Value.empty() || Value == "true")
+          addSkipped(Added, Name);
+        else if (Value != "false")
+          return "-" + Name.str() + ": expected true or false, found '" + Value.str() + "'";
       }
     }
     // Each value is tried, so that a mistake is an error now.
@@ -154,16 +160,14 @@ private:
     return Sets.empty() ? "expected a set of options on each line, found none" : "";
   }
 
-  // Whether the option is one whose passes are skipped by function.
-  static bool addSkipped(Set &Added, llvm::StringRef Name, llvm::StringRef Value) {
-    bool Found = false;
+  static bool isSkipping(llvm::StringRef Name) {
+    return llvm::any_of(kSkippingOptions, [&](const SkippingOption &Each) { return Name == Each.Option; });
+  }
+
+  static void addSkipped(Set &Added, llvm::StringRef Name) {
     for (const SkippingOption &Each : kSkippingOptions)
-      if (Name == Each.Option) {
-        Found = true;
-        if (Value.empty() || Value == "true")
-          Added.Skipped.push_back(&Each);
-      }
-    return Found;
+      if (Name == Each.Option)
+        Added.Skipped.push_back(&Each);
   }
 
   std::string readChoices(llvm::StringRef Text) {

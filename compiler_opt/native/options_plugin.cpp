@@ -11,9 +11,10 @@
 //   MLGO_LLVM_VERSION     the only version of LLVM to set options in, such as 22.1.2; by default any of this major version
 //
 // The first set is in force when pipelines are built, in the optimiser, where a function's code becomes part of others, and
-// outside of functions. The code generator takes one function after the other through all of its passes, and begins each
-// with its dominator tree (a wrapper of that analysis notices). It also asks for each optional pass of each function
-// whether to run it.
+// outside of functions. The code generator of x86 takes one function after the other through all of its passes, and begins
+// each with its dominator tree (a wrapper of that analysis notices). It also asks for each optional pass of each function
+// whether to run it. Where there is a pass over the module between (the machine outliner; other targets have such passes),
+// what comes after it runs under the set of the last function.
 //
 // Options belong to the process, so only one thread may generate code: in a linker that has several, this is an error.
 
@@ -67,16 +68,29 @@ FunctionOptions &options() {
   return *Options;
 }
 
-// Asked by passes of the code generator, as by LLVM's own bisection of passes.
+// Asked by passes of the code generator; it asks LLVM's own gate, by which users look for a pass that is at fault.
 class PassGate final : public OptPassGate {
 public:
+  static void install(LLVMContext &Context) {
+    static PassGate Gate;
+    if (&Context.getOptPassGate() == &Gate)
+      return;
+    Gate.Users = &Context.getOptPassGate();
+    Context.setOptPassGate(Gate);
+  }
+
   bool isEnabled() const override { return true; }
 
 #if LLVM_VERSION_MAJOR >= 22
-  bool shouldRunPass(StringRef Pass, StringRef) const override { return !options().skips(Pass); }
+  bool shouldRunPass(StringRef Pass, StringRef IR) const override {
 #else
-  bool shouldRunPass(StringRef Pass, StringRef) override { return !options().skips(Pass); }
+  bool shouldRunPass(StringRef Pass, StringRef IR) override {
 #endif
+    return !options().skips(Pass) && (!Users->isEnabled() || Users->shouldRunPass(Pass, IR));
+  }
+
+private:
+  OptPassGate *Users = nullptr;
 };
 
 // The first pass of the pipeline.
@@ -85,8 +99,6 @@ public:
   static bool isRequired() { return true; }
 
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
-    static PassGate Gate;
-    M.getContext().setOptPassGate(Gate);
     std::string Lines;
     options().start(M, [&](StringRef Name, uint64_t Body) {
       Lines += utohexstr(Body, /*LowerCase=*/true, /*Width=*/16) + " " + Name.str() + "\n";
@@ -106,6 +118,7 @@ public:
 class DominatorTreeWrapper final : public DominatorTreeWrapperPass {
 public:
   bool runOnFunction(Function &F) override {
+    PassGate::install(F.getContext());
     options().enter(F);
     return DominatorTreeWrapperPass::runOnFunction(F);
   }

@@ -9,9 +9,8 @@ target is larger with policy and decisions than without, steps 5 and 6 are repea
 """
 
 import dataclasses
-import itertools
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -24,22 +23,19 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
 from compiler_opt.files import replaced_folder
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
-from compiler_opt.llvm.options_plugin import options_plugin
 from compiler_opt.llvm.plugin_features import check_observed
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.optimize import changes, steps
+from compiler_opt.optimize import changes, options, steps
 from compiler_opt.optimize.changes import Changes, DecisionHashes, Reference
 from compiler_opt.optimize.fallback import build_without_growth
 from compiler_opt.optimize.optimization import DECISIONS, FUNCTION_OPTIONS, Optimization, OptimizeSettings
 from compiler_opt.optimize.pipeline import ProgramObjective
 from compiler_opt.optimize.program import Variant
 from compiler_opt.optimize.results import SizeResult, Tests
-from compiler_opt.optimize.state import Record, checksum
+from compiler_opt.optimize.state import Record
 from compiler_opt.optimize.steps import Searched
-from compiler_opt.policies.decisions import Decisions, OverridingPolicy
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.default_trace import record_default_trace
@@ -53,7 +49,6 @@ from compiler_opt.tensorflow_loading import require_tensorflow
 SEEN = "seen"
 """The folder of the program's decisions before training."""
 
-_MAX_FAILURES_SHOWN = 5
 _BUDGET = 1000
 """Compiles a module; the time ends most searches before."""
 
@@ -111,15 +106,6 @@ class Found:
 
 
 @dataclasses.dataclass(frozen=True)
-class ChosenOptions:
-    """Options of single functions: of how many, and bytes of all functions without and with them."""
-
-    functions: int
-    before: int
-    after: int
-
-
-@dataclasses.dataclass(frozen=True)
 class SmallText(ProgramObjective[Found, SizeResult]):
     """Small linked text, by a policy.
 
@@ -152,6 +138,8 @@ class SmallText(ProgramObjective[Found, SizeResult]):
             policy = PROBLEM.decision.load_policy(pretrained.folder(given))
             policy.check(support.feature_names)
             check_observed((spec.name for spec in support.features), policy.weights.features, given)
+        if reused is not None and reused.function_options is not None:
+            function_options.load(reused.function_options)
         if reused is not None and reused.policy_dir.resolve().is_relative_to(settings.output.resolve()):
             raise ConfigError(f"{settings.output}: holds the policy; give another folder as --output")
 
@@ -179,14 +167,8 @@ class SmallText(ProgramObjective[Found, SizeResult]):
             if minutes:
                 _search(run, corpus, policy_dir)
             decisions = run.folder / DECISIONS if minutes else None
-        level = run.settings.level.removeprefix("-")
-        menu = run.settings.pass_options.menu(level, run.toolchain.target.partition("-")[0])
         known = reused.function_options if reused is not None else None
-        if known is not None and function_options.load(known).menu == menu:
-            options: Path | None = known
-        else:
-            options = _choose_options(run, corpus, policy_dir, decisions, menu) if menu else None
-        return Found(policy_dir, recorded, decisions, options)
+        return Found(policy_dir, recorded, decisions, options.choose(run, corpus, policy_dir, decisions, known))
 
     def build(self, run: Optimization, corpus: Corpus, found: Found) -> Variant:
         return build_without_growth(run, corpus, found.policy_dir, found.decisions, found.function_options)
@@ -356,43 +338,3 @@ def _search(run: Optimization, corpus: Corpus, policy_dir: Path) -> None:
         return Searched(run.settings.search_minutes, len(found.decisions), found.compiles)
 
     steps.search(run, [NetworkWeights.load(policy_dir).checksum()], _BUDGET, find)
-
-
-def _choose_options(
-    run: Optimization, corpus: Corpus, policy_dir: Path, decisions: Path | None, menu: Sequence[tuple[str, ...]]
-) -> Path:
-    """Chooses options of LLVM's passes for single functions; returns the file.
-
-    Raises:
-      CompilerOptError: the plugin cannot be built.
-    """
-    path = run.folder / FUNCTION_OPTIONS
-    base = PROBLEM.decision.load_policy(policy_dir)
-
-    def work(record: Record) -> ChosenOptions:
-        policy = base if decisions is None else OverridingPolicy(base, Decisions.load(decisions))
-        toolchain = with_plugin_features(run.toolchain, base.plugin_features)
-        options_plugin(toolchain)
-        record.compiles = len(menu) * len(corpus.modules)
-        with (
-            progress_bar(total=record.compiles, description="options of functions", unit="module") as bar,
-            WorkerPool(toolchain, function_options.task(toolchain), run.settings.jobs) as pool,
-        ):
-            measured = function_options.measure(corpus.modules, policy, pool, menu, bar.update)
-        chosen = measured.choose(menu, run.settings.level.removeprefix("-"))
-        function_options.save(chosen, path)
-        for (module, number), failure in itertools.islice(measured.failures.items(), _MAX_FAILURES_SHOWN):
-            run.echo(f"{module} is not compiled with {' '.join(menu[number])}: {failure}")
-        return ChosenOptions(len(chosen.choices), measured.before, measured.after())
-
-    found = run.state.do(
-        "options",
-        ChosenOptions,
-        work,
-        inputs=[base.weights.checksum(), checksum(decisions), menu],
-        after=["corpus"],
-        outputs=[path],
-    )
-    change = f"{found.after / found.before - 1:+.2%}" if found.before else "nothing"
-    run.echo(f"options of LLVM's passes for {found.functions} functions, of {len(menu)} sets: {change} of functions")
-    return path

@@ -120,7 +120,7 @@ def measure(
     """Compiles every module with each set for all of its functions.
 
     Args:
-      modules: of the program; a function that several of them have with the same body counts once.
+      modules: of the program; what several of them have with the same body is one function, with all of its bytes.
       policy: who decides about inlining; None for the compiler.
       pool: compiles `task`.
       menu: the sets; the optimiser runs under the first one.
@@ -160,7 +160,7 @@ def measure(
 @dataclasses.dataclass(frozen=True)
 class _File:
     format: Literal[1]
-    level: str
+    level: Literal["O2", "O3", "Os", "Oz"]
     menu: tuple[tuple[str, ...], ...]
     functions: tuple[tuple[str, Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")], int], ...]
 
@@ -179,4 +179,7 @@ def load(path: Path) -> FunctionOptions:
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; {remedy}") from None
     choices = {(name, int(body, 16)): number for name, body, number in file.functions}
-    return FunctionOptions(file.menu, choices, level=file.level)
+    try:
+        return FunctionOptions(file.menu, choices, level=file.level)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}; {remedy}") from None

@@ -104,6 +104,29 @@ def test_a_linker_gets_the_constant_options_alone(deployed: Deployed) -> None:
     assert programs[0] == programs[1] == programs[2] != programs[3]
 
 
+def test_another_target_has_its_own_options(deployed: Deployed) -> None:
+    """The plugin's are for the compiler's own."""
+    target = "--target=aarch64-linux-gnu"
+    found = deployed.driver("-Oz", target)
+    options = tuple(word for option in CONSTANT for word in ("-Xclang", "-mllvm", "-Xclang", option))
+    plain = [str(deployed.toolchain.clang), "-Oz", target, *options]
+    assert found == (deployed._object(plain, dict(os.environ)), "")
+
+
+def test_backends_of_a_link_have_the_constant_options_alone(deployed: Deployed) -> None:
+    clang, folder = str(deployed.toolchain.clang), deployed.folder
+    assert run([clang, "-Oz", "-flto=thin", "-c", "act.c", "-o", "act.bc"], folder).returncode == 0
+    linker = deployed.toolchain.tool("ld.lld")
+    assert run([str(linker), "--thinlto-index-only", "-shared", "act.bc", "-o", "library"], folder).returncode == 0
+    backend = ["-Oz", "-x", "ir", "act.bc", "-fthinlto-index=act.bc.thinlto.bc", "-c", "-o", "back.o"]
+    objects = []
+    for command in ([str(deployed.deployment.driver())], [clang, *mllvm(CONSTANT)], [clang]):
+        done = run([*command, *backend], folder)
+        assert (done.returncode, done.stderr) == (0, "")
+        objects.append((folder / "back.o").read_bytes())
+    assert objects[0] == objects[1] != objects[2]
+
+
 def test_it_is_part_of_what_is_deployed(deployed: Deployed) -> None:
     info = run([str(deployed.deployment.driver()), "--mlgo-info"], deployed.folder).stdout
     assert "problem: pass_options\nlevels: -Oz\nplugin: " in info

@@ -159,6 +159,23 @@ def test_without_optimisation_it_changes_nothing(runner: Runner) -> None:
     assert runner.with_plugin(FunctionOptions(MENU, default=1), "-O0") == runner.plain(BASE, "-O0")
 
 
+def test_the_users_search_for_a_pass_that_is_at_fault(runner: Runner) -> None:
+    """By limits on passes, which ask LLVM's own gate."""
+    plugin = load_option(options_plugin(runner.toolchain))
+    variables = environment(FunctionOptions(MENU, default=1), runner.folder)
+    for limit in ("0", "40", "100000"):
+        words = mllvm((f"-opt-bisect-limit={limit}",))
+        expected = runner.run(*words, *mllvm(MENU[1]))
+        content = (runner.folder / "a.o").read_bytes()
+        found = runner.run(plugin, *words, variables=variables)
+        assert found.returncode == expected.returncode == 0
+        passes = [each.stderr.count("BISECT: ") for each in (expected, found)]
+        # Passes that are kept out of the pipeline are not counted, and those that are passed over are not, either.
+        assert passes[0] > 100 and abs(passes[0] - passes[1]) <= 20
+        if limit != "40":
+            assert (runner.folder / "a.o").read_bytes() == content
+
+
 def test_built_in(runner: Runner, toolchain: Toolchain) -> None:
     expected = runner.with_plugin(FunctionOptions(MENU))
     bodies = read_functions(runner.folder)
@@ -178,6 +195,7 @@ def test_built_in(runner: Runner, toolchain: Toolchain) -> None:
         ("-no-such-option=1\n", "", "0", "options-menu.txt: this LLVM has no option -no-such-option"),
         ("\n-min-jump-table-entries=many\n", "", "0", "-min-jump-table-entries does not take the value 'many'"),
         ("", "", "0", "expected a set of options on each line, found none"),
+        ("-disable-lsr=1\n", "", "0", "-disable-lsr: expected true or false, found '1'"),
         ("\n", "1 00 f\n", "0", "expected lines of the number of a set, below 1, a fingerprint and a function"),
         ("\n", "0 xyz f\n", "0", "found '0 xyz f'"),
         ("\n", "0 00\n", "0", "found '0 00'"),

@@ -80,7 +80,8 @@ def test_a_set_that_fails_is_chosen_for_no_function(corpus: Corpus, pool: Worker
         ({"format": 1, "level": "Oz", "menu": [[]], "functions": [["f", "12", 0]]}, "functions"),
         ({"format": 1, "level": "Oz", "menu": [[]], "functions": [["f", "0123456789abcdef", 1]]}, "below 1, found 1"),
         ({"format": 1, "level": "Oz", "menu": [["x"]], "functions": []}, "expected an option of LLVM's"),
-        ({"format": 1, "level": "Oz", "menu": [], "functions": []}, "below 0, found 0"),
+        ({"format": 1, "level": "Oz", "menu": [], "functions": []}, r"options.json: .*below 0, found 0; make it again"),
+        ({"format": 1, "level": "O2; rm", "menu": [[]], "functions": []}, "level"),
     ],
 )
 def test_malformed_files(tmp_path: Path, content: object, message: str) -> None:

@@ -67,6 +67,10 @@ class CommandLine {
   }
   // Of the target; empty for the compiler's default.
   const std::string &architecture() const { return architecture_; }
+  // Whether all of the code of a source is generated here, for this architecture, which is that of the default target.
+  bool compiles_for(std::string_view architecture) const {
+    return compiles() && !has_index_ && (architecture_.empty() || architecture_ == architecture);
+  }
   // Whether the user sets this option of LLVM's passes, as far as clang has been asked.
   bool sets_pass_option(const std::string &option) const {
     return std::find(pass_options_.begin(), pass_options_.end(), pass_option_name(option)) != pass_options_.end();
@@ -175,6 +179,8 @@ class CommandLine {
         lld_ = base_name(argument.substr(argument.find('=') + 1)).find("lld") != std::string_view::npos;
       } else if (argument == "-target" || starts_with(argument, "--target=")) {
         architecture_ = architecture_of(argument == "-target" ? value(argument) : argument.substr(9));
+      } else if (starts_with(argument, "-fthinlto-index")) {
+        has_index_ = true;
       } else if (is_one_of(argument, kMachines)) {
         names_machine_ = true;
         i += argument == "-arch";
@@ -316,6 +322,7 @@ class CommandLine {
   bool writes_side_files_ = false, has_linker_options_ = false, is_recorded_ = false;
   size_t num_inputs_ = 0;
   Step last_step_ = Step::kLink;
+  bool has_index_ = false;  // of a link with ThinLTO, of which this is a backend
   std::string level_ = "O0", architecture_;
   std::vector<std::string> sources_, pass_options_;
   std::string working_directory_, database_, database_folder_;

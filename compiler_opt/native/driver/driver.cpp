@@ -58,7 +58,8 @@ class Driver {
       compile_plainly();
     const CommandLine line = read_command_line();
     keep_policies([&](const Policy &policy) {
-      return (line.compiles() || (line.optimizes_at_link() && !policy.sets_options())) && policy.decides_at(line.level());
+      const bool decides = line.compiles() || line.optimizes_at_link();
+      return (policy.sets_options() ? line.compiles_for(compiler_.architecture) : decides) && policy.decides_at(line.level());
     });
     if (line.compiles() || line.generates_code_at_link())
       for (const std::string &option : PassOptions(compiler_).at(line.level(), line.architecture()))
@@ -125,8 +126,7 @@ class Driver {
     policies_ = std::move(kept);
   }
 
-  // Checks the files of a policy that decides in this compilation, alone or beside others and options. What cannot be used is left
-  // out, with a warning; if strict, that is an error.
+  // Checks the files of a policy that decides here. What cannot be used is left out, with a warning; if strict, it is an error.
   bool is_usable(Policy &policy, bool is_alone) const {
     std::string problem = policy.library_problem(), consequence = "; compiling without these decisions";
     bool usable = problem.empty();

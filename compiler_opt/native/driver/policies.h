@@ -63,8 +63,8 @@ class Policy {
   const char *levels_variable() const {
     return std::string_view(settings_->problem) == "inlining" ? "MLGO_INLINER_LEVELS" : "MLGO_REGALLOC_LEVELS";
   }
-  // Whether it sets options of LLVM's passes by function, the deployed ones among them: only where clang generates code,
-  // as a linker may do so in several threads, and always by its own file.
+  // Whether it sets options of LLVM's passes by function, the deployed ones among them: only where clang generates code
+  // for its default target, as a linker may do so in several threads, and always by its own file.
   bool sets_options() const { return std::string_view(settings_->problem) == "pass_options"; }
   bool has_network() const { return settings_->has_network; }
   bool is_for_size() const { return settings_->is_for_size; }
