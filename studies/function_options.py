@@ -138,7 +138,7 @@ def _candidates(screening: Path, constant: Sequence[str]) -> list[str]:
     trusted = [
         (relative, option)
         for (name, relative), option in best.items()
-        if not reason_against(name)
+        if not (reason_against(name) or reason_against(option.lstrip("-")))
         and not {name, option} & set(_REFUSED.value)
         and relative < _MAX_GROWTH
         and option not in constant

@@ -4,7 +4,8 @@ An option may switch off a part of the compiler that every build runs, or change
 that makes other code of the same meaning from a compiler that is tested daily. It may not
 
 - switch on code that clang runs at no level by itself on the targets that the sets are for. Nobody's builds test it,
-  and some of it is known to be wrong: LLVM's own comments and reports say so of `enable-gvn-hoist` and the attributor;
+  and some of it is known to be wrong: LLVM's own comments and reports say so of `enable-gvn-hoist` and the attributor.
+  With `pre-RA-sched=linearize`, clang-22 makes jsoncpp fail all of its tests;
 - change what programs may rely on: results of floating-point arithmetic, aliasing, traps, unwinding, symbols, the
   layout of the stack, or how code that other compilers have made is called;
 - change limits of analyses, which keep compile time bounded;
@@ -22,7 +23,8 @@ _EXPERIMENTAL = re.compile(
     r"nontrivial-unswitch|wide-lane-mask|devirtualize-.*)|devirtualize-.*|early-live-intervals|global-isel.*|fast-isel.*|"
     r"extra-vectorizer-passes|sink-insts-to-avoid-spills|disable-2addr-hack|regalloc|optimize-regalloc|terminal-rule|aggressive-machine-cse|force-.*|run-.*|"
     r"use-segment-set-.*|machine-outliner-.*|outliner-.*|hot-cold-split.*|ir-outliner.*|polly.*|slp-revec|window-sched.*|"
-    r"exhaustive-register-search|enable-aa-sched-mi|rewrite-.*|x86-tile-ra|mergefunc-.*|pi-.*|sbvec-.*|lsr-(exp-narrow|drop-solution)"
+    r"exhaustive-register-search|enable-aa-sched-mi|rewrite-.*|x86-tile-ra|mergefunc-.*|pi-.*|sbvec-.*|lsr-(exp-narrow|drop-solution)|"
+    r"misched|pre-RA-sched=(linearize|fast|vliw-td)|x86-cmov-converter-force-all|combiner-disabled|join-liveintervals"
 )
 _MEANING = re.compile(
     r"limit-float-precision|.*double-float-shrink|disable-strictnode-mutation|expand-(fp|div).*|enable-unsafe-.*|"
@@ -41,7 +43,7 @@ _UNSEEN = re.compile(r".*loop-alignment|disable-block-placement")
 
 
 def reason_against(name: str) -> str:
-    """Why an option of this name is not chosen; empty if it may be."""
+    """Why an option of this name, or with this value (`NAME=VALUE`), is not chosen; empty if it may be."""
     if _EXPERIMENTAL.fullmatch(name):
         return "switches on code that clang does not run by itself on this target"
     if _MEANING.fullmatch(name):
