@@ -7,7 +7,7 @@ if a module fails to compile with it, if a project gets larger than `--max_proje
 `benchmarks/programs/` of these projects execute more instructions (under callgrind) than `--max_mean` and
 `--max_program` allow; what a corpus of another architecture executes is not measured. What is measured is kept in the
 folder, and the same command continues. It prints each step; `OUTPUT/steps.json` has them, `OUTPUT/options.json` the
-set, `OUTPUT/menu.json` a menu of sets that differ by function.
+set. `studies.function_options` finds what single functions may have besides.
 """
 
 import collections
@@ -19,12 +19,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 from absl import flags
 
 from benchmarks.corpus_programs import ProgramSource, compile_objects, programs_of
 from benchmarks.program_builds import PLAIN, ProgramBuilds
-from compiler_opt.array_files import load_arrays
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.description import Corpus
@@ -36,11 +34,9 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.pass_options.measuring import WHOLE_OBJECTS
 from compiler_opt.pass_options.report import gain, options_table
 from compiler_opt.pass_options.screening import (
-    PLAIN_FILE,
     Measured,
     Screening,
     ScreeningSettings,
-    functions_file,
     read_detected,
     read_languages,
     read_measured,
@@ -49,7 +45,7 @@ from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
-from studies.option_choice import OptionSet, Step, choose, greedy_menu
+from studies.option_choice import OptionSet, Step, choose
 from studies.option_trust import reason_against
 
 _CORPUS = shared_flags.CorpusFlags(module_filter=False, projects=True)
@@ -63,12 +59,9 @@ _MAX_PROGRAM = flags.DEFINE_float("max_program", 0.01, "Relative growth of instr
 _MAX_PROJECT = flags.DEFINE_float("max_project", 0.02, "Relative growth of text of each project.")
 _AT_LEAST = flags.DEFINE_float("at_least", 2e-4, "Relative change of text that a further option has to make.", 0.0)
 _PAIRS = flags.DEFINE_integer("pairs", 8, "Options that remain of which pairs are tried.", 0)
-_MENU = flags.DEFINE_integer("menu", 0, "Options to try on top of the set for the menu; 0 for no menu.", 0)
 _SEED = shared_flags.seed("the sample")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
-
-_MAX_BYTES = 1 << 28
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,8 +188,6 @@ def entry() -> None:
             echo(f"{name:16} {languages[name]:4} {100 * final.text(name):+6.2f}% {100 * final.code(name):+6.2f}%")
         for name, change in programs.changes(chosen).items():
             echo(f"{name:24} {100 * change:+6.2f}% instructions")
-        if _MENU.value and ranked:
-            _make_menu(screening, folder, chosen, ranked, corpus)
 
 
 def _ranked(folder: Path) -> list[tuple[float, str]]:
@@ -212,32 +203,6 @@ def _ranked(folder: Path) -> list[tuple[float, str]]:
         for (name, estimate), option in different.items()
         if not reason_against(name) and name not in _REFUSED.value
     ]
-
-
-def _make_menu(
-    screening: Screening, folder: Path, chosen: OptionSet, ranked: Sequence[tuple[float, str]], corpus: Corpus
-) -> None:
-    """The chosen set, that with each of the best options of a screening, and that without each of its own."""
-    names = [option for _, option in sorted(ranked)]
-    sets = [" ".join(chosen)]
-    for option in names[: _MENU.value]:
-        kept = [each for each in chosen if parse_option(each)[0] != parse_option(option)[0]]
-        sets.append(" ".join([*kept, option]))
-    sets += [" ".join(each for each in chosen if each != dropped) for dropped in chosen]
-    sets = list(dict.fromkeys(sets))
-    usable = [each.option for each in screening.measure(sets) if not each.failures]
-    arrays = load_arrays(folder / PLAIN_FILE, _MAX_BYTES)
-    numbers = {name: index for index, name in enumerate(corpus.projects())}
-    of_module = np.array([numbers[module.project] for module in screening.sample])
-    changes = _changes(folder, usable, arrays["weight"])
-    menu = greedy_menu(arrays["bytes"] * arrays["weight"], changes, of_module[arrays["module"]])
-    write_json(folder / "menu.json", [{"options": each.options, "gain": each.gain} for each in menu])
-    for each in menu:
-        echo(f"{100 * each.gain:+.2f}% of functions' bytes with also {each.options}")
-
-
-def _changes(folder: Path, sets: Sequence[str], weight: np.ndarray) -> Mapping[str, np.ndarray]:
-    return {each: load_arrays(functions_file(folder, each), _MAX_BYTES)["change"] * weight for each in sets}
 
 
 def _too_slow(changes: Mapping[str, float]) -> str:

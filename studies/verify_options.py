@@ -4,15 +4,18 @@
 
 LLVM's IR is checked after every pass (`-llvm-verify-each`), and its machine code after every pass of the code generator
 (`-verify-machineinstrs`). The verifiers change nothing: the objects must be those of compilations without them. The
-options are those of each module's level in a file, by default the set that ships; `--menu` adds the sets of a menu.
+options are those of each module's level in a file, by default the set that ships; `--menu` adds those that
+single functions may have.
 Exit status: 1 if anything is refused, or fails only with the options.
 """
 
 import concurrent.futures
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from absl import flags
+
+from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.module import Module
 from compiler_opt.cost_models.compiling import compile_object
 from compiler_opt.errors import CompileError, CorpusError
@@ -25,7 +28,7 @@ from compiler_opt.tools.entry_point import echo
 
 _CORPUS = shared_flags.CorpusFlags(module_filter=False, projects=True)
 _OPTIONS = shared_flags.path("options", "A file of option sets; by default the one that ships for the compiler.")
-_MENU = shared_flags.path("menu", "A menu that `choose_options` has written, all sets of which are checked, too.")
+_MENU = flags.DEFINE_bool("menu", False, "Also check the sets that single functions may have.")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
 
@@ -37,10 +40,11 @@ _TIMEOUT_S = 600.0
 def entry() -> int:
     corpus, toolchain = _CORPUS.read(_CLANG_PATH.value)
     chosen = OptionSets.load(_OPTIONS.value) if _OPTIONS.value else shipped(toolchain.version[0])
-    menu = [tuple(each["options"].split()) for each in json.loads(_MENU.value.read_text())] if _MENU.value else []
 
     def compilations() -> Iterator[tuple[Module, tuple[str, ...]]]:
         for module in corpus.modules:
+            level, target = optimization_level(module.options()), module.target() or toolchain.target
+            menu = chosen.menu(level.removeprefix("-"), target.partition("-")[0]) if _MENU.value else ()
             for options in dict.fromkeys([chosen.of_module(module, toolchain), *menu]):
                 yield module, options
 
