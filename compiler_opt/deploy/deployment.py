@@ -28,13 +28,14 @@ from compiler_opt import problem as problems
 from compiler_opt.deploy.cmake_toolchain import cmake_toolchain
 from compiler_opt.deploy.decision_files import DeployedDecisions, load_decisions
 from compiler_opt.deploy.driver import (
+    NO_PLUGIN,
     DriverCompiler,
     DriverConfig,
     DriverPlugin,
     build_driver,
 )
 from compiler_opt.deploy.installation import LINKED_TOOLS, SHARE, install
-from compiler_opt.deploy.pass_options import NO_OPTIONS, usable_options
+from compiler_opt.deploy.pass_options import NO_OPTIONS, UsableOptions, usable_options
 from compiler_opt.deploy.plugins import DeployedPolicy as DeployedPolicy
 from compiler_opt.deploy.plugins import deployed_options, policy_plugins
 from compiler_opt.deploy.policies import LoadedPolicy, PolicyRequest, check_together, names_of
@@ -48,7 +49,7 @@ from compiler_opt.llvm.probe import probe_module
 from compiler_opt.llvm.regalloc_plugin import NOWHERE, REGALLOC
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.pass_options.sets import OptionSets
+from compiler_opt.pass_options.sets import LEVELS, OptionSets
 from compiler_opt.policies.model_card import CARD_FILE, MARKDOWN_FILE
 
 DRIVERS = ("mlgo-clang", "mlgo-clang++")
@@ -124,8 +125,8 @@ def deploy(
       output: the prefix.
       clangs: compilers to deploy for, of different versions; by default the newest installed one.
       decisions: decision files to replay, each for one of the compilers and made with the one policy for inlining.
-      options: those of LLVM's passes for each level, or those that ship; `DriverCompiler.options` has those that a
-        compiler can take.
+      options: those of LLVM's passes for each level, or those that ship, with the networks that choose by function;
+        `DriverCompiler.options` has those that a compiler can take.
       function_options: those of single functions, for one compiler; at their level, in place of `options`.
       never_worse: compile both ways and keep the smaller object, in twice the time, where no policy for speed decides.
       never_worse_above_kb: do so only if the policy's object has more text than this; a kB is 1000 bytes.
@@ -194,16 +195,16 @@ def deploy(
             if policy.card is not None:
                 files[SHARE / name / CARD_FILE] = policy.card.to_json().encode()
                 files[SHARE / name / MARKDOWN_FILE] = policy.card.to_markdown().encode()
-        if function_options is not None:
-            [toolchain] = toolchains.values()
-            deployed.append(deployed_options(function_options, toolchain, files, scratch))
+        usable = {major: usable_options(options, toolchain) for major, toolchain in toolchains.items()}
+        for by_compiler in _by_function(function_options, usable, toolchains):
+            deployed.append(deployed_options(by_compiler, toolchains, files, scratch))
         first, *_ = compilers = tuple(
             DriverCompiler(
                 major,
                 _relative(toolchain.clang, output) if relative_clang else toolchain.clang,
                 only_version=toolchain.identity()["version"] if pin_clang else "",
                 architecture=toolchain.target.split("-")[0],
-                options=usable_options(options, toolchain),
+                options=usable[major],
             )
             for major, toolchain in toolchains.items()
         )
@@ -241,6 +242,22 @@ def deploy(
             _try_out(trial, toolchain, scratch)
         install(deployment.prefix, files, deployment.links, dates_s)
     return deployment
+
+
+def _by_function(
+    given: FunctionOptions | None, usable: Mapping[int, UsableOptions], toolchains: Mapping[int, Toolchain]
+) -> Iterator[Mapping[int, FunctionOptions]]:
+    """For each level that has options of functions, those of each compiler: given, or else chosen by a network."""
+    if given is not None:
+        yield dict.fromkeys(toolchains, given)
+    for level in LEVELS:
+        found = {
+            major: usable[major].sets.by_function(level, toolchain.target.partition("-")[0])
+            for major, toolchain in toolchains.items()
+        }
+        by_compiler = {major: options for major, options in found.items() if options is not None}
+        if by_compiler and (given is None or given.level != level):
+            yield by_compiler
 
 
 def _replayed(
@@ -294,6 +311,7 @@ def _description(deployment: Deployment, toolchains: Mapping[int, Toolchain], fi
                 "plugins": [
                     {"policy": policy.name, **_describe_plugin(policy.plugins[compiler.major], files)}
                     for policy in deployment.policies
+                    if policy.plugins[compiler.major] != NO_PLUGIN
                 ],
                 "options": {"levels": compiler.options.sets.levels, "targets": compiler.options.sets.targets},
                 "options_left_out": [dataclasses.asdict(each) for each in compiler.options.left_out],

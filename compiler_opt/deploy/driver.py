@@ -68,6 +68,10 @@ class DriverPlugin:
         return f"{{{self.library.initializer()}, {self.decisions.initializer()}, {about}}}"
 
 
+NO_PLUGIN = DriverPlugin(_NO_FILE)
+"""Where a policy does not decide in a compiler."""
+
+
 @dataclasses.dataclass(frozen=True)
 class DriverPolicy:
     """A policy of a driver.

@@ -2,12 +2,13 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from compiler_opt.errors import ToolchainError
 from compiler_opt.files import one_line, shown
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.options_plugin import options_plugin
 from compiler_opt.llvm.pass_options import TEXT, PassOption, list_pass_options, parse_option
 from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
@@ -19,6 +20,9 @@ AUTO: Final = "auto"
 """Instead of a file: the options that ship for each compiler."""
 
 NO_OPTIONS = OptionSets({})
+
+CHOICE: Final = "the choice of options by function"
+"""What is left out where a network cannot choose."""
 
 _TIMEOUT_S = 30.0
 
@@ -117,7 +121,38 @@ def usable_options(source: OptionSets | Literal["auto"], toolchain: Toolchain) -
         for architecture, of_levels in sets.menus.items()
     }
     targets = dict(zip(sets.targets, others, strict=True))
-    return UsableOptions(OptionSets(levels, targets, menus=menus), tuple(left_out))
+    networks = dict(_usable_networks(sets, menus, toolchain, left_out))
+    return UsableOptions(OptionSets(levels, targets, menus=menus, networks=networks), tuple(left_out))
+
+
+def _usable_networks(
+    sets: OptionSets,
+    menus: Mapping[str, Mapping[str, tuple[tuple[str, ...], ...]]],
+    toolchain: Toolchain,
+    left_out: list[LeftOut],
+) -> Iterator[tuple[str, Mapping[str, bytes]]]:
+    """Those that can choose among all the sets that they were trained for, where the plugin that asks them works."""
+    architecture = toolchain.target.partition("-")[0]
+    networks = sets.networks.get(architecture)
+    if not networks:
+        return
+    reason = ""
+    try:
+        options_plugin(toolchain)
+    except ToolchainError as error:
+        reason = one_line(str(error))
+    kept = {}
+    for level, network in networks.items():
+        missing = (
+            ""
+            if menus.get(architecture, {}).get(level) == sets.menus.get(architecture, {}).get(level)
+            else ("the compiler does not have all of its options")
+        )
+        if reason or missing:
+            left_out.append(LeftOut(CHOICE, _where(level, architecture), reason or missing))
+        else:
+            kept[level] = network
+    yield architecture, kept
 
 
 def _where(level: str, architecture: str) -> str:

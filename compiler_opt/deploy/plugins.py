@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from compiler_opt.deploy.decision_files import DeployedDecisions
-from compiler_opt.deploy.driver import DriverFile, DriverPlugin, DriverPolicy
+from compiler_opt.deploy.driver import NO_PLUGIN, DriverFile, DriverPlugin, DriverPolicy
 from compiler_opt.deploy.policies import LoadedPolicy
 from compiler_opt.llvm.options_plugin import OPTIONS, FunctionOptions
 from compiler_opt.llvm.plugin import PluginKind, user_cache
@@ -55,21 +55,34 @@ def policy_plugins(
 
 
 def deployed_options(
-    options: FunctionOptions, toolchain: Toolchain, files: dict[Path, bytes], scratch: Path
+    by_compiler: Mapping[int, FunctionOptions],
+    toolchains: Mapping[int, Toolchain],
+    files: dict[Path, bytes],
+    scratch: Path,
 ) -> DeployedPolicy:
-    """Builds the plugin with options of functions, and adds it to the files of the prefix."""
-    major = toolchain.version[0]
-    source, library = scratch / "options.cpp", f"mlgo-options-{major}.so"
-    source.write_text(options.embedded_source(), encoding="ascii")
-    user_cache().build(toolchain, OPTIONS, scratch / library, [source])
-    content = files[Path("lib") / library] = (scratch / library).read_bytes()
+    """Builds the plugins with options of functions for one level, and adds them to the files of the prefix.
+
+    A compiler without such options has the constant ones.
+    """
+    [level] = {options.level for options in by_compiler.values()}
+    plugins = dict.fromkeys(toolchains, NO_PLUGIN)
+    for major, options in by_compiler.items():
+        sources, library = [scratch / f"options-{major}.cpp"], f"mlgo-options-{level}-{major}.so"
+        sources[0].write_text(options.embedded_source(), encoding="ascii")
+        if options.network:
+            sources.append(scratch / f"options-network-{major}.cpp")
+            sources[1].write_text(embedded_source(options.network, "mlgo_options_network"), encoding="ascii")
+        user_cache().build(toolchains[major], OPTIONS, scratch / library, sources)
+        content = files[Path("lib") / library] = (scratch / library).read_bytes()
+        plugins[major] = DriverPlugin(DriverFile.of(library, content))
+    texts = "".join(options.text() for _, options in sorted(by_compiler.items()))
     return DeployedPolicy(
         problem="pass_options",
-        checksum=hashlib.sha256(options.text().encode("utf-8", "surrogateescape")).hexdigest(),
-        levels=(options.level,),
+        checksum=hashlib.sha256(texts.encode("utf-8", "surrogateescape")).hexdigest(),
+        levels=(level,),
         is_for_size=True,
-        plugins={major: DriverPlugin(DriverFile.of(library, content))},
-        name="options",
+        plugins=plugins,
+        name=f"options-{level}",
         kind=OPTIONS,
         origin="",
     )

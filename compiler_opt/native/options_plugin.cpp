@@ -2,13 +2,17 @@
 //
 // It is configured by environment variables (function_options.h describes the files):
 //
-//   MLGO_OPTIONS_MENU     file of sets of options; by default what is built in
-//   MLGO_OPTIONS_CHOICES  file of functions and their sets, where there is such a menu
-//   MLGO_OPTIONS_DEFAULT  number of the set of all other functions; by default 0, the set outside of functions
-//   MLGO_OPTIONS_LOG      file to write the functions of the module to, each as `BODY NAME`
-//   MLGO_OPTIONS_STRICT   1: fail the compilation if these settings cannot be followed; otherwise it continues without
-//                         any of these options, with a warning
-//   MLGO_LLVM_VERSION     the only version of LLVM to set options in, such as 22.1.2; by default any of this major version
+//   MLGO_OPTIONS_MENU      file of sets of options; by default what is built in
+//   MLGO_OPTIONS_CHOICES   file of functions and their sets, where there is such a menu
+//   MLGO_OPTIONS_NETWORK   native form of a network that chooses for all other functions
+//   MLGO_OPTIONS_DEFAULT   without a network, the number of the set of all other functions; by default 0, the set outside
+//                          of functions
+//   MLGO_OPTIONS_LOG       file to write the functions of the module to, each as `BODY NAME`
+//   MLGO_OPTIONS_FEATURES  file to write the features of functions to when code is generated for them: a line of their
+//                          names, and for each function its values and its name
+//   MLGO_OPTIONS_STRICT    1: fail the compilation if these settings cannot be followed; otherwise it continues without
+//                          any of these options, with a warning
+//   MLGO_LLVM_VERSION      the only version of LLVM to set options in, such as 22.1.2; by default any of this major version
 //
 // The first set is in force when pipelines are built, in the optimiser, where a function's code becomes part of others, and
 // outside of functions. The code generator of x86 takes one function after the other through all of its passes, and begins
@@ -33,6 +37,7 @@
 #include "llvm/PassInfo.h"
 #include "llvm/PassRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Transforms/Utils.h"
@@ -49,11 +54,14 @@
 extern "C" {
 extern const char mlgo_options_menu[] __attribute__((weak));
 extern const char mlgo_options_choices[] __attribute__((weak));
+extern const unsigned char mlgo_options_network[] __attribute__((weak));
+extern const size_t mlgo_options_network_size __attribute__((weak));
 }
 
 namespace {
 
 using namespace llvm;
+using compiler_opt::FunctionFeatures;
 using compiler_opt::FunctionOptions;
 using compiler_opt::variable;
 
@@ -93,6 +101,27 @@ private:
   OptPassGate *Users = nullptr;
 };
 
+// Appends to a file that an environment variable names, if it does.
+void writeLog(const char *Variable, StringRef Lines, sys::fs::OpenFlags Flags) {
+  const char *const Path = variable(Variable);
+  if (!Path)
+    return;
+  std::error_code Error;
+  raw_fd_ostream Log(Path, Error, Flags);
+  if (Error)
+    compiler_opt::fail(std::string(Variable) + ": " + Path + ": " + Error.message());
+  Log << Lines;
+}
+
+constexpr char kFeaturesLog[] = "MLGO_OPTIONS_FEATURES";
+
+void logFeatures(const Function &F, const FunctionFeatures &Features) {
+  std::string Line;
+  for (const int64_t Value : Features.values())
+    Line += std::to_string(Value) + " ";
+  writeLog(kFeaturesLog, Line + compiler_opt::symbolName(F).str() + "\n", sys::fs::OF_Append);
+}
+
 // The first pass of the pipeline.
 class ModuleStart : public PassInfoMixin<ModuleStart> {
 public:
@@ -103,13 +132,8 @@ public:
     options().start(M, [&](StringRef Name, uint64_t Body) {
       Lines += utohexstr(Body, /*LowerCase=*/true, /*Width=*/16) + " " + Name.str() + "\n";
     });
-    if (const char *const Path = variable("MLGO_OPTIONS_LOG")) {
-      std::error_code Error;
-      raw_fd_ostream Log(Path, Error);
-      if (Error)
-        compiler_opt::fail(std::string("MLGO_OPTIONS_LOG: ") + Path + ": " + Error.message());
-      Log << Lines;
-    }
+    writeLog("MLGO_OPTIONS_LOG", Lines, sys::fs::OF_None);
+    writeLog(kFeaturesLog, join(FunctionFeatures::Names, " ") + "\n", sys::fs::OF_None);
     return PreservedAnalyses::all();
   }
 };
@@ -119,8 +143,11 @@ class DominatorTreeWrapper final : public DominatorTreeWrapperPass {
 public:
   bool runOnFunction(Function &F) override {
     PassGate::install(F.getContext());
-    options().enter(F);
-    return DominatorTreeWrapperPass::runOnFunction(F);
+    const bool Changed = DominatorTreeWrapperPass::runOnFunction(F);
+    const auto Log = [&](const FunctionFeatures &Features) { logFeatures(F, Features); };
+    using Visitor = function_ref<void(const FunctionFeatures &)>;
+    options().enter(F, getDomTree(), variable(kFeaturesLog) ? Visitor(Log) : Visitor());
+    return Changed;
   }
 
   bool doFinalization(Module &M) override {
@@ -163,25 +190,37 @@ PassInfo::NormalCtor_t replacePass(const void *ID, PassInfo::NormalCtor_t Ours) 
 // Reads what is built in or, if the environment names them, files.
 std::string readOptions(FunctionOptions &Read) {
   const char *const MenuPath = variable("MLGO_OPTIONS_MENU"), *const ChoicesPath = variable("MLGO_OPTIONS_CHOICES");
-  if (!MenuPath && &mlgo_options_menu)
-    return Read.read(mlgo_options_menu, mlgo_options_choices, 0);
+  if (!MenuPath && &mlgo_options_menu) {
+    std::string Error = Read.read(mlgo_options_menu, mlgo_options_choices, 0);
+    if (Error.empty() && &mlgo_options_network)
+      Error = Read.readNetwork(mlgo_options_network, mlgo_options_network_size, /*IsEmbedded=*/true);
+    return Error;
+  }
   if (!MenuPath)
     return "no options: none are built in, and MLGO_OPTIONS_MENU names none";
   const char *const DefaultSet = variable("MLGO_OPTIONS_DEFAULT");
   size_t Number = 0;
   if (DefaultSet && StringRef(DefaultSet).getAsInteger(10, Number))
     return std::string("MLGO_OPTIONS_DEFAULT: expected the number of a set, found ") + DefaultSet;
-  std::string Texts[2];
-  for (const auto &[Path, Text] : {std::pair(MenuPath, &Texts[0]), std::pair(ChoicesPath, &Texts[1])}) {
+  const char *const NetworkPath = variable("MLGO_OPTIONS_NETWORK");
+  std::unique_ptr<MemoryBuffer> Contents[3];
+  for (const auto &[Path, Content] : {std::pair(MenuPath, &Contents[0]), std::pair(ChoicesPath, &Contents[1]),
+                                      std::pair(NetworkPath, &Contents[2])}) {
     if (!Path)
       continue;
-    auto Content = MemoryBuffer::getFile(Path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-    if (!Content)
-      return std::string(Path) + ": " + Content.getError().message();
-    *Text = (*Content)->getBuffer().str();
+    auto Found = MemoryBuffer::getFile(Path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+    if (!Found)
+      return std::string(Path) + ": " + Found.getError().message();
+    *Content = std::move(*Found);
   }
-  const std::string Error = Read.read(Texts[0], Texts[1], Number);
-  return Error.empty() ? "" : std::string(MenuPath) + ": " + Error;
+  const StringRef Choices = Contents[1] ? Contents[1]->getBuffer() : "";
+  if (const std::string Error = Read.read(Contents[0]->getBuffer(), Choices, Number); !Error.empty())
+    return std::string(MenuPath) + ": " + Error;
+  if (!NetworkPath)
+    return "";
+  const MemoryBuffer &Network = *Contents[2].release(); // which the options use in place
+  const std::string Error = Read.readNetwork(Network.getBufferStart(), Network.getBufferSize(), /*IsEmbedded=*/false);
+  return Error.empty() ? "" : std::string(NetworkPath) + ": " + Error;
 }
 
 bool setUp() {

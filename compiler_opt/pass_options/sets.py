@@ -4,12 +4,14 @@
      "about": {"compiler": "clang 22.1.8", ...},
      "levels": {"Oz": ["-enable-load-pre=false", ...], "O2": [...]},
      "targets": {"riscv64": {"Oz": [...]}},
-     "menus": {"x86_64": {"Oz": [["-disable-lsr=true"], ...]}}}
+     "menus": {"x86_64": {"Oz": [["-disable-lsr=true"], ...]}},
+     "networks": {"x86_64": {"Oz": "FOLDER"}}}
 
 `targets` replaces the sets of levels for an architecture, as the first part of a target triple spells it. `menus` has
-what single functions may have besides, of which `optimize` chooses. Only `format` and `levels` are required. Of an
-option that a set has twice, the first counts. Those that ship are in `shipped/`, one file for each major version of
-clang.
+what single functions may have besides: `optimize` measures which is best for each, and a network guesses for functions
+that nobody has measured (`FOLDER/network.npz` beside the file, with an output for each set). Only `format` and `levels`
+are required. Of an option that a set has twice, the first counts. Those that ship are in `shipped/`, one file for each
+major version of clang.
 """
 
 import dataclasses
@@ -24,11 +26,14 @@ import msgspec
 from compiler_opt.checked_values import Json, read_json
 from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.module import Module
-from compiler_opt.errors import ConfigError, CorpusError
+from compiler_opt.errors import ConfigError, CorpusError, PolicyError
 from compiler_opt.files import shown, write_json
+from compiler_opt.llvm.options_plugin import FunctionOptions
 from compiler_opt.llvm.pass_options import parse_option
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.report.formatting import count_text
+from compiler_opt.spaces.native import native_blob
 
 FORMAT = 1
 LEVELS = ("O2", "O3", "Os", "Oz")
@@ -40,6 +45,7 @@ _ARCHITECTURE = re.compile(r"\w{1,30}", re.ASCII)
 
 _Set = Annotated[tuple[str, ...], msgspec.Meta(max_length=200)]
 _Menu = Annotated[tuple[_Set, ...], msgspec.Meta(max_length=200)]
+_Folder = Annotated[str, msgspec.Meta(pattern=r"^\w[\w.-]{0,99}$")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +54,7 @@ class _File:
     levels: dict[str, _Set]
     targets: dict[str, dict[str, _Set]] = dataclasses.field(default_factory=dict)
     menus: dict[str, dict[str, _Menu]] = dataclasses.field(default_factory=dict)
+    networks: dict[str, dict[str, _Folder]] = dataclasses.field(default_factory=dict)
     about: dict[str, Json] = dataclasses.field(default_factory=dict)
 
 
@@ -62,6 +69,7 @@ class OptionSets:
       repeated: what a file also had in a set that has an option of the same name before: architecture (empty for
         `levels`), level, option.
       menus: by architecture and level, what single functions may have besides, or in place of the same options.
+      networks: by architecture and level, the native form of a network that chooses for a function.
     """
 
     levels: Mapping[str, tuple[str, ...]]
@@ -69,10 +77,11 @@ class OptionSets:
     about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     repeated: tuple[tuple[str, str, str], ...] = ()
     menus: Mapping[str, Mapping[str, tuple[tuple[str, ...], ...]]] = dataclasses.field(default_factory=dict)
+    networks: Mapping[str, Mapping[str, bytes]] = dataclasses.field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         """Raises ConfigError: a level, an architecture or an option cannot be one, or an option is given twice."""
-        for architecture in (*self.targets, *self.menus):
+        for architecture in (*self.targets, *self.menus, *self.networks):
             if not _ARCHITECTURE.fullmatch(architecture):
                 raise ConfigError(f"expected an architecture such as aarch64, found {shown(architecture)}")
         sets = [each for levels in (self.levels, *self.targets.values()) for each in levels.items()]
@@ -100,6 +109,11 @@ class OptionSets:
             sets.append((*(option for option in constant if parse_option(option)[0] not in names), *changes))
         return (constant, *sets) if sets else ()
 
+    def by_function(self, level: str, architecture: str) -> FunctionOptions | None:
+        """The menu and the network that chooses of it, for a level on an architecture; None if there is no network."""
+        network = self.networks.get(architecture, {}).get(level)
+        return FunctionOptions(self.menu(level, architecture), level=level, network=network) if network else None
+
     def at(self, level: str) -> "OptionSets":
         """The sets of one level alone; equal to `OptionSets({})` if there are none."""
 
@@ -108,19 +122,25 @@ class OptionSets:
 
         targets = {name: only(each) for name, each in self.targets.items() if level in each}
         menus = {name: {level: each[level]} for name, each in self.menus.items() if level in each}
-        return OptionSets(only(self.levels), targets, menus=menus)
+        networks = {name: {level: each[level]} for name, each in self.networks.items() if level in each}
+        return OptionSets(only(self.levels), targets, menus=menus, networks=networks)
 
     def of_module(self, module: Module, toolchain: Toolchain) -> tuple[str, ...]:
         """Those for a module's level and target; none if its own options are missing, so that it cannot compile."""
-        try:
-            level, target = optimization_level(module.options()), module.target() or toolchain.target
-        except CorpusError:
-            return ()
-        return self.options(level.removeprefix("-"), target.partition("-")[0])
+        place = _place(module, toolchain)
+        return self.options(*place) if place is not None else ()
 
     def apply(self, module: Module, toolchain: Toolchain) -> Module:
         """The module compiled with those of `of_module`."""
         return dataclasses.replace(module, pass_options=self.of_module(module, toolchain))
+
+    def apply_by_function(self, module: Module, toolchain: Toolchain) -> Module:
+        """The module compiled as a deployment does: with those of `by_function` or, without a network, `of_module`."""
+        place = _place(module, toolchain)
+        options = (
+            self.by_function(*place) if place is not None and place[1] == _architecture(toolchain.target) else None
+        )
+        return self.apply(module, toolchain) if options is None else module.with_function_options(options)
 
     @classmethod
     def load(cls, path: Path) -> "OptionSets":
@@ -137,8 +157,12 @@ class OptionSets:
                 for architecture, sets in (("", file.levels), *file.targets.items())
             )
             targets = dict(zip(file.targets, others, strict=True))
-            return cls(levels, targets, file.about, tuple(repeated), file.menus)
-        except ConfigError as error:
+            networks = {
+                architecture: {level: _network(path.parent / folder) for level, folder in folders.items()}
+                for architecture, folders in file.networks.items()
+            }
+            return cls(levels, targets, file.about, tuple(repeated), file.menus, networks)
+        except (ConfigError, PolicyError) as error:
             raise ConfigError(f"{path}: {error}") from None
 
     def save(self, path: Path) -> None:
@@ -147,6 +171,23 @@ class OptionSets:
         if self.menus:
             content["menus"] = self.menus
         write_json(path, content)
+
+
+def _network(folder: Path) -> bytes:
+    return native_blob(NetworkWeights.load(folder))
+
+
+def _architecture(target: str) -> str:
+    return target.partition("-")[0]
+
+
+def _place(module: Module, toolchain: Toolchain) -> tuple[str, str] | None:
+    """Level and architecture that a module is compiled for; None if its own options are missing."""
+    try:
+        level, target = optimization_level(module.options()), module.target() or toolchain.target
+    except CorpusError:
+        return None
+    return level.removeprefix("-"), _architecture(target)
 
 
 def shipped(major: int) -> OptionSets:
@@ -159,8 +200,15 @@ def shipped(major: int) -> OptionSets:
 
 def describe_sets(modules: Iterable[Module]) -> str:
     """The sets that modules are compiled with, such as `-enable-load-pre=false (12 modules); none (3 modules)`."""
-    by_set = Counter(" ".join(module.pass_options) for module in modules)
+    by_set = Counter(_describe(module) for module in modules)
     return "; ".join(f"{options or 'none'} ({count_text(count, 'module')})" for options, count in by_set.items())
+
+
+def _describe(module: Module) -> str:
+    if module.function_options is None:
+        return " ".join(module.pass_options)
+    constant, *others = module.function_options.menu
+    return f"{' '.join(constant) or 'none'}, and by function one of {count_text(len(others), 'further set')}"
 
 
 def _first_of_each(

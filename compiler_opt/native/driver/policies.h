@@ -95,11 +95,14 @@ class Policy {
   std::string library_, decisions_;
 };
 
-// All policies, with their files for the compiler of this index.
+// All policies that the compiler of this index has plugins for, with their files.
 inline std::vector<Policy> deployed_policies(size_t compiler, const std::string &prefix) {
   std::vector<Policy> policies;
-  for (size_t index = 0; index < config::kNumPolicies; ++index)
-    policies.emplace_back(config::kPolicies[index], config::kPolicies[index].plugins[compiler], prefix);
+  for (size_t index = 0; index < config::kNumPolicies; ++index) {
+    const config::Plugin &plugin = config::kPolicies[index].plugins[compiler];
+    if (*plugin.library.name)
+      policies.emplace_back(config::kPolicies[index], plugin, prefix);
+  }
   return policies;
 }
 
@@ -116,7 +119,8 @@ inline void configure_plugins(const std::vector<Policy> &policies, const char *o
                                "MLGO_INLINER_DIFFERENCES", "MLGO_INLINER_LEVELS", "MLGO_INLINER_STRICT",
                                "MLGO_REGALLOC_POLICY", "MLGO_REGALLOC_LOG", "MLGO_REGALLOC_CHANNEL", "MLGO_REGALLOC_MODE",
                                "MLGO_REGALLOC_LEVELS", "MLGO_REGALLOC_STRICT", "MLGO_OPTIONS_MENU",
-                               "MLGO_OPTIONS_CHOICES", "MLGO_OPTIONS_DEFAULT", "MLGO_OPTIONS_LOG", "MLGO_OPTIONS_STRICT"})
+                               "MLGO_OPTIONS_CHOICES", "MLGO_OPTIONS_NETWORK", "MLGO_OPTIONS_DEFAULT",
+                               "MLGO_OPTIONS_LOG", "MLGO_OPTIONS_FEATURES", "MLGO_OPTIONS_STRICT"})
     unsetenv(variable);
   for (const Policy &policy : policies) {
     if (policy.sets_options())
