@@ -37,6 +37,7 @@ from compiler_opt.llvm.spawn import DEFAULT_FILE_BYTES, DEFAULT_MEMORY_BYTES
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
+from compiler_opt.tools.options_flag import OptionsFlag
 
 _PROGRAMS = flags.DEFINE_integer("programs", 2000, "Programs to generate.", 1)
 _LEVELS = flags.DEFINE_list("levels", "Oz,O2", "Optimisation levels.")
@@ -44,7 +45,7 @@ _CLANG_PATHS = flags.DEFINE_list("clang_paths", "clang-22", "The compilers.")
 _POLICY_PATH = shared_flags.policy(
     "policy_path", "The policy; by default the one that ships and suits the compilers; `none` for none."
 )
-_OPTIONS = shared_flags.OptionsFlag("Options of LLVM's passes that are deployed, too: {forms}.")
+_OPTIONS = OptionsFlag("Options of LLVM's passes that are deployed, too: {forms}.")
 _ADDED = flags.DEFINE_string("added", "", "Further options of mlgo-clang alone, such as '-mllvm -disable-lsr'.")
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", "csmith", "Folder for records, and for programs that fail.")
 _INCLUDE = flags.DEFINE_string("csmith_include", "/usr/include/csmith", "Folder of csmith.h.")

@@ -31,13 +31,12 @@ from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.measure.callgrind import valgrind
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
+from compiler_opt.tools.options_flag import OptionsFlag
 
 _DATA_PATH = flags.DEFINE_string("data_path", "demo/corpus/train", "The corpus.")
 _COMPILE_COMMANDS = shared_flags.path("compile_commands", "A compile_commands.json, in place of a corpus.")
 _POLICY_PATH = shared_flags.policy("policy_path", "A trained policy; by default that of the demo.")
-_OPTIONS = shared_flags.OptionsFlag(
-    "Options of LLVM's passes that are deployed, too: {forms}.", default=shared_flags.NONE
-)
+_OPTIONS = OptionsFlag("Options of LLVM's passes that are deployed, too: {forms}.", default=shared_flags.NONE)
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_FILES = flags.DEFINE_integer("num_modules", 100, "Modules or sources to sample.", 1)
 _REPETITIONS = flags.DEFINE_integer("repetitions", 5, "Repetitions of each file and way.", 1)

@@ -32,6 +32,7 @@ from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.formatting import aligned, bytes_text, change_text
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
+from compiler_opt.tools.options_flag import OptionsFlag
 
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for sources, builds, logs and records.")
 _PACKAGES = flags.DEFINE_list(
@@ -42,7 +43,7 @@ _PACKAGES = flags.DEFINE_list(
 _LEVELS = flags.DEFINE_list("levels", "Oz", "Optimisation levels.")
 _CLANG_PATH = shared_flags.clang_path()
 _POLICY_PATH = shared_flags.policy("policy_path", "The policy; by default the one that ships; `none` for none.")
-_OPTIONS = shared_flags.OptionsFlag("Options of LLVM's passes that are deployed, too: {forms}.")
+_OPTIONS = OptionsFlag("Options of LLVM's passes that are deployed, too: {forms}.")
 _MIRROR = flags.DEFINE_string("mirror", "http://deb.debian.org/debian", "Where the source packages are.")
 _NUM_WORKERS = shared_flags.num_workers()
 

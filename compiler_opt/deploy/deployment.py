@@ -110,6 +110,7 @@ def deploy(
     decisions: Sequence[Path] = (),
     options: OptionSets | Literal["auto"] = NO_OPTIONS,
     function_options: FunctionOptions | None = None,
+    option_trials: int = 0,
     never_worse: bool = False,
     never_worse_above_kb: int = 0,
     strict: bool = False,
@@ -125,9 +126,11 @@ def deploy(
       output: the prefix.
       clangs: compilers to deploy for, of different versions; by default the newest installed one.
       decisions: decision files to replay, each for one of the compilers and made with the one policy for inlining.
-      options: those of LLVM's passes for each level, or those that ship, with the networks that choose by function;
-        `DriverCompiler.options` has those that a compiler can take.
+      options: those of LLVM's passes for each level, or those that ship; `DriverCompiler.options` has those that a
+        compiler can take.
       function_options: those of single functions, for one compiler; at their level, in place of `options`.
+      option_trials: how many sets of the menu of `options` a compiler tries on each function besides the first, by
+        generating code with each of them.
       never_worse: compile both ways and keep the smaller object, in twice the time, where no policy for speed decides.
       never_worse_above_kb: do so only if the policy's object has more text than this; a kB is 1000 bytes.
       strict: fail rather than compile without a policy.
@@ -195,7 +198,7 @@ def deploy(
             if policy.card is not None:
                 files[SHARE / name / CARD_FILE] = policy.card.to_json().encode()
                 files[SHARE / name / MARKDOWN_FILE] = policy.card.to_markdown().encode()
-        usable = {major: usable_options(options, toolchain) for major, toolchain in toolchains.items()}
+        usable = {major: usable_options(options, toolchain, option_trials) for major, toolchain in toolchains.items()}
         for by_compiler in _by_function(function_options, usable, toolchains):
             deployed.append(deployed_options(by_compiler, toolchains, files, scratch))
         first, *_ = compilers = tuple(
@@ -247,7 +250,7 @@ def deploy(
 def _by_function(
     given: FunctionOptions | None, usable: Mapping[int, UsableOptions], toolchains: Mapping[int, Toolchain]
 ) -> Iterator[Mapping[int, FunctionOptions]]:
-    """For each level that has options of functions, those of each compiler: given, or else chosen by a network."""
+    """For each level that has options of functions, those of each compiler: given, or else found by trials."""
     if given is not None:
         yield dict.fromkeys(toolchains, given)
     for level in LEVELS:

@@ -2,13 +2,12 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal
 
 from compiler_opt.errors import ToolchainError
 from compiler_opt.files import one_line, shown
 from compiler_opt.llvm import processes
-from compiler_opt.llvm.options_plugin import options_plugin
 from compiler_opt.llvm.pass_options import TEXT, PassOption, list_pass_options, parse_option
 from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
@@ -20,9 +19,6 @@ AUTO: Final = "auto"
 """Instead of a file: the options that ship for each compiler."""
 
 NO_OPTIONS = OptionSets({})
-
-CHOICE: Final = "the choice of options by function"
-"""What is left out where a network cannot choose."""
 
 _TIMEOUT_S = 30.0
 
@@ -93,8 +89,8 @@ class UsableOptions:
             yield f"{option} is left out at {', '.join(where)}: {reason}"
 
 
-def usable_options(source: OptionSets | Literal["auto"], toolchain: Toolchain) -> UsableOptions:
-    """Tries the options of a file, or those that ship, with a compiler.
+def usable_options(source: OptionSets | Literal["auto"], toolchain: Toolchain, trials: int = 0) -> UsableOptions:
+    """Tries the options of a file, or those that ship, with a compiler, which is to try `trials` sets on functions.
 
     An option is left out if the compiler does not have it, if it takes text, or if a compilation with it fails, prints
     something, or writes other files than the object.
@@ -121,38 +117,7 @@ def usable_options(source: OptionSets | Literal["auto"], toolchain: Toolchain) -
         for architecture, of_levels in sets.menus.items()
     }
     targets = dict(zip(sets.targets, others, strict=True))
-    networks = dict(_usable_networks(sets, menus, toolchain, left_out))
-    return UsableOptions(OptionSets(levels, targets, menus=menus, networks=networks), tuple(left_out))
-
-
-def _usable_networks(
-    sets: OptionSets,
-    menus: Mapping[str, Mapping[str, tuple[tuple[str, ...], ...]]],
-    toolchain: Toolchain,
-    left_out: list[LeftOut],
-) -> Iterator[tuple[str, Mapping[str, bytes]]]:
-    """Those that can choose among all the sets that they were trained for, where the plugin that asks them works."""
-    architecture = toolchain.target.partition("-")[0]
-    networks = sets.networks.get(architecture)
-    if not networks:
-        return
-    reason = ""
-    try:
-        options_plugin(toolchain)
-    except ToolchainError as error:
-        reason = one_line(str(error))
-    kept = {}
-    for level, network in networks.items():
-        missing = (
-            ""
-            if menus.get(architecture, {}).get(level) == sets.menus.get(architecture, {}).get(level)
-            else ("the compiler does not have all of its options")
-        )
-        if reason or missing:
-            left_out.append(LeftOut(CHOICE, _where(level, architecture), reason or missing))
-        else:
-            kept[level] = network
-    yield architecture, kept
+    return UsableOptions(OptionSets(levels, targets, menus=menus, trials=trials), tuple(left_out))
 
 
 def _where(level: str, architecture: str) -> str:

@@ -67,12 +67,9 @@ def deployed_options(
     [level] = {options.level for options in by_compiler.values()}
     plugins = dict.fromkeys(toolchains, NO_PLUGIN)
     for major, options in by_compiler.items():
-        sources, library = [scratch / f"options-{major}.cpp"], f"mlgo-options-{level}-{major}.so"
-        sources[0].write_text(options.embedded_source(), encoding="ascii")
-        if options.network:
-            sources.append(scratch / f"options-network-{major}.cpp")
-            sources[1].write_text(embedded_source(options.network, "mlgo_options_network"), encoding="ascii")
-        user_cache().build(toolchains[major], OPTIONS, scratch / library, sources)
+        source, library = scratch / f"options-{major}.cpp", f"mlgo-options-{level}-{major}.so"
+        source.write_text(options.embedded_source(), encoding="ascii")
+        user_cache().build(toolchains[major], OPTIONS, scratch / library, [source])
         content = files[Path("lib") / library] = (scratch / library).read_bytes()
         plugins[major] = DriverPlugin(DriverFile.of(library, content))
     texts = "".join(options.text() for _, options in sorted(by_compiler.items()))

@@ -7,7 +7,6 @@ read_functions(scratch)                                             # whose bodi
 """
 
 import dataclasses
-import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -23,14 +22,14 @@ from compiler_opt.llvm.plugin import NATIVE, PluginKind, c_literal, load_option,
 from compiler_opt.llvm.probe import TIMEOUT_S, probe_module
 from compiler_opt.llvm.toolchain import Toolchain
 
-_NAMES = (
-    "options_plugin.cpp function_options.h function_features.h body_fingerprints.h plugin_environment.h "
-    "policy_network.h"
-)
+_NAMES = "options_plugin.cpp function_options.h option_trials.h body_fingerprints.h plugin_environment.h"
 SOURCES = tuple(NATIVE / name for name in _NAMES.split())
 """What it is built from."""
 
-_FUNCTIONS_FILE, _FEATURES_FILE = "functions.txt", "features.txt"
+MAX_INSTRUCTIONS = 1.02
+"""How many times the instructions of the first set a function may execute with its own, as the compiler estimates."""
+
+_FUNCTIONS_FILE = "functions.txt"
 _MAX_FUNCTIONS_BYTES = 1 << 28
 _PROBED = ("-disable-machine-cse=true", "-min-jump-table-entries=64", "-disable-lsr=true")
 
@@ -46,8 +45,10 @@ class FunctionOptions:
       menu: sets of options such as `-disable-machine-cse=true`. The first one also holds when pipelines are built, and
         in the optimiser; only what the code generator reads for each function can differ between functions.
       choices: the number of a function's set.
-      default: the number of the set of all other functions, without a network.
-      network: chooses for all other functions, in the native form of `spaces.native`; empty for none.
+      default: the number of the set of all other functions, without trials.
+      trial: for all other functions, the compiler tries each set on the module, and takes that with which the function
+        is smallest and executes at most so many times the instructions of the first set, as the compiler estimates; 0
+        for no trials.
       level: the optimisation level that they are for.
 
     Raises:
@@ -58,7 +59,7 @@ class FunctionOptions:
     choices: Mapping[Body, int] = dataclasses.field(default_factory=dict)
     default: int = 0
     level: str = "Oz"
-    network: bytes = dataclasses.field(default=b"", repr=False)
+    trial: float = 0.0
 
     def __post_init__(self) -> None:
         for option in (option for options in self.menu for option in options):
@@ -80,15 +81,16 @@ class FunctionOptions:
 
     def text(self) -> str:
         """All of it; equal texts mean equal options."""
-        network = hashlib.sha256(self.network).hexdigest()
-        return f"{self.level}\n{self.menu_text()}{self.default}\n{self.choices_text()}{network}\n"
+        return f"{self.level}\n{self.menu_text()}{self.default}\n{self.trial!r}\n{self.choices_text()}"
 
     def embedded_source(self) -> str:
         """C++ that builds menu and choices into the plugin, where the first set is the default."""
         texts = {"menu": self.menu_text(), "choices": self.choices_text()}
+        if self.trial:
+            texts["trial"] = repr(self.trial)
         definitions = (
             f'extern "C" extern const char mlgo_options_{name}[];\nconst char mlgo_options_{name}[] =\n'
-            + "".join(f"  {c_literal(_bytes(line))}\n" for line in ("", *re.findall(r".*\n", text)))
+            + "".join(f"  {c_literal(_bytes(line))}\n" for line in ("", *re.findall(r".*\n|.+$", text)))
             + ";\n"
             for name, text in texts.items()
         )
@@ -106,17 +108,15 @@ def options_plugin(toolchain: Toolchain) -> Path:
 
 def environment(options: FunctionOptions, folder: Path) -> dict[str, str]:
     """The plugin's environment variables, whose files are in a folder; compilations that cannot follow them fail."""
-    menu, choices, network = (folder / f"options-{name}" for name in ("menu.txt", "choices.txt", "network.mlgo"))
+    menu, choices = folder / "options-menu.txt", folder / "options-choices.txt"
     menu.write_text(options.menu_text())
     choices.write_bytes(_bytes(options.choices_text()))
-    network.write_bytes(options.network)
     return {
         "MLGO_OPTIONS_MENU": str(menu),
         "MLGO_OPTIONS_CHOICES": str(choices),
-        "MLGO_OPTIONS_NETWORK": str(network) if options.network else "",
         "MLGO_OPTIONS_DEFAULT": str(options.default),
+        "MLGO_OPTIONS_TRIAL": repr(options.trial) if options.trial else "",
         "MLGO_OPTIONS_LOG": str(folder / _FUNCTIONS_FILE),
-        "MLGO_OPTIONS_FEATURES": str(folder / _FEATURES_FILE),
         "MLGO_OPTIONS_STRICT": "1",
         "MLGO_LLVM_VERSION": "",
     }
@@ -130,41 +130,12 @@ def read_functions(folder: Path) -> dict[str, int]:
     """
     path = folder / _FUNCTIONS_FILE
     try:
-        return {line[17:]: int(line[:16], 16) for line in _lines(path)}
-    except ValueError as error:
-        raise _damaged(path, error) from None
-
-
-def read_features(folder: Path) -> tuple[tuple[str, ...], dict[str, tuple[int, ...]]]:
-    """What the plugin counts in the functions that code was generated for, in a compilation with `environment`.
-
-    Returns:
-      The names of D features, and their values for each function.
-
-    Raises:
-      ProtocolError: there is no such list, or it is damaged.
-    """
-    path = folder / _FEATURES_FILE
-    header, *lines = _lines(path) or [""]
-    names = tuple(header.split(" "))
-    try:
-        split = [line.split(" ", len(names)) for line in lines]
-        return names, {each[len(names)]: tuple(map(int, each[:-1])) for each in split}
-    except (IndexError, ValueError) as error:
-        raise _damaged(path, error) from None
-
-
-def _lines(path: Path) -> list[str]:
-    try:
         if path.stat().st_size > _MAX_FUNCTIONS_BYTES:
             raise ProtocolError(f"{path}: expected at most {_MAX_FUNCTIONS_BYTES} bytes, found more")
-        return path.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1]
+        lines = path.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1]
+        return {line[17:]: int(line[:16], 16) for line in lines}
     except (OSError, ValueError) as error:
-        raise _damaged(path, error) from None
-
-
-def _damaged(path: Path, error: Exception) -> ProtocolError:
-    return ProtocolError(f"{path}: expected the plugin's list of functions: {error}")
+        raise ProtocolError(f"{path}: expected the plugin's list of functions: {error}") from None
 
 
 def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:

@@ -2,16 +2,15 @@
 //
 //   FunctionOptions Options;
 //   std::string Error = Options.read(menu, choices, number of the default set);
-//   Error = Options.readNetwork(blob, size);   // if there is one
-//   Options.start(module);                     // before its pipeline runs
-//   Options.enter(function, tree);             // before code is generated for it
-//   Options.leave();                           // before anything else
+//   Options.start(module);                // before its pipeline runs
+//   Options.enter(function);              // before code is generated for it
+//   Options.tryOut(max, generate);        // before code is generated for any function of the module: tries all sets
+//   Options.leave();                      // before anything else
 //
 // A menu has a set of options on each line, such as `-min-jump-table-entries=7 -disable-machine-cse=true`; the first
 // set, which may be empty, also holds outside of functions. Choices have a line `SET BODY NAME` for each function that
 // has another set than the default: the number of the set, the fingerprint of its body in hexadecimal, and its name. Of
-// an option that the command line has, every set leaves the command line's value. For functions without a choice, a
-// policy network may decide, with an output for each set: the highest wins.
+// an option that the command line has, every set leaves the command line's value.
 //
 // Most options are variables of the process that passes read when they run, so that they can be set before a function
 // and set back after it. Those in `kSkippingOptions` are read when the code generator's pipeline is built: the passes
@@ -21,10 +20,8 @@
 #define COMPILER_OPT_NATIVE_FUNCTION_OPTIONS_H_
 
 #include "body_fingerprints.h"
-#include "function_features.h"
-#include "policy_network.h"
+#include "option_trials.h"
 
-#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -34,8 +31,6 @@
 #include "llvm/IR/Module.h"
 #include "llvm/Support/CommandLine.h"
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -96,7 +91,7 @@ public:
   // body.
   void start(const llvm::Module &M, llvm::function_ref<void(llvm::StringRef, uint64_t)> Visit) {
     ByName.clear();
-    Entered.clear();
+    Tried = false;
     for (const llvm::Function &F : M) {
       if (F.isDeclaration())
         continue;
@@ -111,40 +106,45 @@ public:
     (void)apply(0);
   }
 
-  // Lets a network decide for functions without a choice; after `read`. Uses a policy's native form in place. Returns an
-  // error message, or an empty string on success.
-  std::string readNetwork(const void *Blob, size_t Size, bool IsEmbedded) {
-    if (const char *const Error = Network.load(Blob, Size, IsEmbedded))
-      return Error;
-    if (Network.num_actions() != Sets.size() || Network.is_recurrent())
-      return "expected a network that chooses among " + std::to_string(Sets.size()) + " sets, found one with " +
-             std::to_string(Network.num_actions()) + " outputs" + (Network.is_recurrent() ? " and a memory" : "");
-    for (size_t Index = 0; Index < Network.num_features(); ++Index) {
-      const auto *const Found = llvm::find(FunctionFeatures::Names, llvm::StringRef(Network.feature_name(Index)));
-      if (Found == FunctionFeatures::Names.end())
-        return std::string("functions have no feature ") + Network.feature_name(Index);
-      Columns.push_back(Found - FunctionFeatures::Names.begin());
-    }
-    return "";
+  // Whether `tryOut` is yet to be called for a module, and has anything to choose.
+  bool isUntried(const llvm::Module &M) const {
+    return !Tried && !Trial && llvm::any_of(M, [&](const llvm::Function &F) {
+      return !F.isDeclaration() && !ByName.count(symbolName(F));
+    });
   }
 
-  // Sets the options of a function. `skips` is then about it. `Visit`, if any, gets its features when it is first entered.
-  void enter(const llvm::Function &F, const llvm::DominatorTree &Tree,
-             llvm::function_ref<void(const FunctionFeatures &)> Visit) {
-    const auto [Position, IsNew] = Entered.try_emplace(&F, DefaultSet);
-    size_t &Set = Position->second;
-    if (IsNew) {
-      const auto Chosen = ByName.find(symbolName(F));
-      const bool IsChosen = Chosen != ByName.end(), IsAsked = !IsChosen && !Columns.empty();
-      FunctionFeatures Features;
-      if (IsAsked || Visit)
-        Features.count(F, Tree);
-      if (Visit)
-        Visit(Features);
-      Set = IsChosen ? Chosen->second : IsAsked ? decide(Features) : DefaultSet;
+  // Chooses for each function without a choice: of the sets with which it executes at most `MaxInstructions` times the
+  // instructions of the first one, that which makes it smallest. `Generate` generates code with each set in turn.
+  template <typename Generator> void tryOut(double MaxInstructions, Generator Generate) {
+    std::vector<FunctionCosts> Costs(Sets.size());
+    for (size_t Number = 0; Number < Sets.size(); ++Number) {
+      Trial = Number;
+      Generate(Costs[Number]);
     }
+    Trial.reset();
+    Tried = true;
+    for (const auto &First : Costs[0]) {
+      size_t Best = 0;
+      uint64_t Fewest = First.second.Bytes;
+      for (size_t Number = 1; Number < Sets.size(); ++Number) {
+        const FunctionCost Cost = Costs[Number].lookup(First.first());
+        if (Cost.Bytes && Cost.Bytes < Fewest && Cost.Instructions <= MaxInstructions * First.second.Instructions) {
+          Best = Number;
+          Fewest = Cost.Bytes;
+        }
+      }
+      ByName.try_emplace(First.first(), Best);
+    }
+  }
+
+  // Whether `tryOut` is generating code.
+  bool isTrying() const { return Trial.has_value(); }
+
+  // Sets the options of a function. `skips` is then about it.
+  void enter(const llvm::Function &F) {
+    const auto Found = ByName.find(symbolName(F));
     // All values have been accepted before.
-    (void)apply(Set);
+    (void)apply(Trial ? *Trial : Found == ByName.end() ? DefaultSet : Found->second);
   }
 
   // Sets the options of what is not about a single function.
@@ -162,15 +162,6 @@ private:
     std::map<llvm::cl::Option *, std::string> Values;
     llvm::SmallVector<const SkippingOption *, 4> Skipped;
   };
-
-  size_t decide(const FunctionFeatures &Features) const {
-    llvm::SmallVector<int64_t, 0> Inputs;
-    for (const size_t Column : Columns)
-      Inputs.push_back(Features.values()[Column]);
-    std::array<float, PolicyNetwork::kMaxActions> Logits;
-    Network.logits(Inputs.data(), Logits.data());
-    return std::max_element(Logits.begin(), Logits.begin() + Sets.size()) - Logits.begin();
-  }
 
   std::string readMenu(llvm::StringRef Text) {
     const auto Known = llvm::cl::getRegisteredOptions();
@@ -262,10 +253,9 @@ private:
   std::set<llvm::cl::Option *> Ours; // not on the command line
   std::map<std::pair<std::string, uint64_t>, size_t> Choices;
   llvm::StringMap<size_t> ByName; // of the current module
-  llvm::DenseMap<const llvm::Function *, size_t> Entered; // their sets
-  PolicyNetwork Network;
-  llvm::SmallVector<size_t, 0> Columns; // of the network's features
   size_t DefaultSet = 0;
+  bool Tried = false;          // in the current module
+  std::optional<size_t> Trial; // the set that all functions have now
   std::optional<size_t> Current;
 };
 

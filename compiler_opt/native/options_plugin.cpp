@@ -2,17 +2,16 @@
 //
 // It is configured by environment variables (function_options.h describes the files):
 //
-//   MLGO_OPTIONS_MENU      file of sets of options; by default what is built in
-//   MLGO_OPTIONS_CHOICES   file of functions and their sets, where there is such a menu
-//   MLGO_OPTIONS_NETWORK   native form of a network that chooses for all other functions
-//   MLGO_OPTIONS_DEFAULT   without a network, the number of the set of all other functions; by default 0, the set outside
-//                          of functions
-//   MLGO_OPTIONS_LOG       file to write the functions of the module to, each as `BODY NAME`
-//   MLGO_OPTIONS_FEATURES  file to write the features of functions to when code is generated for them: a line of their
-//                          names, and for each function its values and its name
-//   MLGO_OPTIONS_STRICT    1: fail the compilation if these settings cannot be followed; otherwise it continues without
-//                          any of these options, with a warning
-//   MLGO_LLVM_VERSION      the only version of LLVM to set options in, such as 22.1.2; by default any of this major version
+//   MLGO_OPTIONS_MENU     file of sets of options; by default what is built in
+//   MLGO_OPTIONS_CHOICES  file of functions and their sets, where there is such a menu
+//   MLGO_OPTIONS_TRIAL    a number such as 1.02: try all sets on each module, and take for all other functions the set with
+//                         which they are smallest and execute at most so many times the instructions of the first set,
+//                         as the compiler estimates
+//   MLGO_OPTIONS_DEFAULT  without trials, number of the set of all other functions; by default 0, the set outside of functions
+//   MLGO_OPTIONS_LOG      file to write the functions of the module to, each as `BODY NAME`
+//   MLGO_OPTIONS_STRICT   1: fail the compilation if these settings cannot be followed; otherwise it continues without
+//                         any of these options, with a warning
+//   MLGO_LLVM_VERSION     the only version of LLVM to set options in, such as 22.1.2; by default any of this major version
 //
 // The first set is in force when pipelines are built, in the optimiser, where a function's code becomes part of others, and
 // outside of functions. The code generator of x86 takes one function after the other through all of its passes, and begins
@@ -26,6 +25,8 @@
 #include "plugin_environment.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/CodeGen/Passes.h"
+#include "llvm/CodeGen/TargetPassConfig.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Dominators.h"
 #include "llvm/IR/Function.h"
@@ -37,9 +38,9 @@
 #include "llvm/PassInfo.h"
 #include "llvm/PassRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
 #include "llvm/Transforms/Utils.h"
 
 #include <cstddef>
@@ -54,20 +55,20 @@
 extern "C" {
 extern const char mlgo_options_menu[] __attribute__((weak));
 extern const char mlgo_options_choices[] __attribute__((weak));
-extern const unsigned char mlgo_options_network[] __attribute__((weak));
-extern const size_t mlgo_options_network_size __attribute__((weak));
+extern const char mlgo_options_trial[] __attribute__((weak));
 }
 
 namespace {
 
 using namespace llvm;
-using compiler_opt::FunctionFeatures;
+using compiler_opt::FunctionCosts;
 using compiler_opt::FunctionOptions;
 using compiler_opt::variable;
 
 // The options of the process, once they are set up; never freed.
 FunctionOptions *Options = nullptr;
 std::thread::id Owner;
+double MaxInstructions = 0; // of what trials choose; 0 for no trials
 
 FunctionOptions &options() {
   if (std::this_thread::get_id() != Owner)
@@ -94,33 +95,15 @@ public:
 #else
   bool shouldRunPass(StringRef Pass, StringRef IR) override {
 #endif
-    return !options().skips(Pass) && (!Users->isEnabled() || Users->shouldRunPass(Pass, IR));
+    if (options().skips(Pass))
+      return false;
+    // The users' counts the passes that it is asked about.
+    return options().isTrying() || !Users->isEnabled() || Users->shouldRunPass(Pass, IR);
   }
 
 private:
   OptPassGate *Users = nullptr;
 };
-
-// Appends to a file that an environment variable names, if it does.
-void writeLog(const char *Variable, StringRef Lines, sys::fs::OpenFlags Flags) {
-  const char *const Path = variable(Variable);
-  if (!Path)
-    return;
-  std::error_code Error;
-  raw_fd_ostream Log(Path, Error, Flags);
-  if (Error)
-    compiler_opt::fail(std::string(Variable) + ": " + Path + ": " + Error.message());
-  Log << Lines;
-}
-
-constexpr char kFeaturesLog[] = "MLGO_OPTIONS_FEATURES";
-
-void logFeatures(const Function &F, const FunctionFeatures &Features) {
-  std::string Line;
-  for (const int64_t Value : Features.values())
-    Line += std::to_string(Value) + " ";
-  writeLog(kFeaturesLog, Line + compiler_opt::symbolName(F).str() + "\n", sys::fs::OF_Append);
-}
 
 // The first pass of the pipeline.
 class ModuleStart : public PassInfoMixin<ModuleStart> {
@@ -132,8 +115,13 @@ public:
     options().start(M, [&](StringRef Name, uint64_t Body) {
       Lines += utohexstr(Body, /*LowerCase=*/true, /*Width=*/16) + " " + Name.str() + "\n";
     });
-    writeLog("MLGO_OPTIONS_LOG", Lines, sys::fs::OF_None);
-    writeLog(kFeaturesLog, join(FunctionFeatures::Names, " ") + "\n", sys::fs::OF_None);
+    if (const char *const Path = variable("MLGO_OPTIONS_LOG")) {
+      std::error_code Error;
+      raw_fd_ostream Log(Path, Error);
+      if (Error)
+        compiler_opt::fail(std::string("MLGO_OPTIONS_LOG: ") + Path + ": " + Error.message());
+      Log << Lines;
+    }
     return PreservedAnalyses::all();
   }
 };
@@ -143,20 +131,31 @@ class DominatorTreeWrapper final : public DominatorTreeWrapperPass {
 public:
   bool runOnFunction(Function &F) override {
     PassGate::install(F.getContext());
-    const bool Changed = DominatorTreeWrapperPass::runOnFunction(F);
-    const auto Log = [&](const FunctionFeatures &Features) { logFeatures(F, Features); };
-    using Visitor = function_ref<void(const FunctionFeatures &)>;
-    options().enter(F, getDomTree(), variable(kFeaturesLog) ? Visitor(Log) : Visitor());
-    return Changed;
+    if (MaxInstructions && options().isUntried(*F.getParent()))
+      tryOut(*F.getParent());
+    options().enter(F);
+    return DominatorTreeWrapperPass::runOnFunction(F);
   }
 
   bool doFinalization(Module &M) override {
     options().leave();
     return DominatorTreeWrapperPass::doFinalization(M);
   }
+
+private:
+  void tryOut(const Module &M) {
+    const auto *const Config = getAnalysisIfAvailable<TargetPassConfig>();
+    if (!Config)
+      compiler_opt::fail("options of functions: the code generator has no target machine");
+    const compiler_opt::TrialModule Trial(M, Config->getTM<TargetMachine>());
+    options().tryOut(MaxInstructions, [&](FunctionCosts &Costs) {
+      if (const std::string Error = Trial.measure(Costs); !Error.empty())
+        compiler_opt::fail("options of functions: " + Error);
+    });
+  }
 };
 
-PassInfo::NormalCtor_t OriginalLoopSimplify = nullptr;
+PassInfo::NormalCtor_t OriginalLoopSimplify = nullptr, OriginalStackMapLiveness = nullptr;
 
 // Loops are made canonical for their strength reduction only, so functions without that do without this, too.
 class LoopSimplifyWrapper final : public FunctionPass {
@@ -190,37 +189,30 @@ PassInfo::NormalCtor_t replacePass(const void *ID, PassInfo::NormalCtor_t Ours) 
 // Reads what is built in or, if the environment names them, files.
 std::string readOptions(FunctionOptions &Read) {
   const char *const MenuPath = variable("MLGO_OPTIONS_MENU"), *const ChoicesPath = variable("MLGO_OPTIONS_CHOICES");
-  if (!MenuPath && &mlgo_options_menu) {
-    std::string Error = Read.read(mlgo_options_menu, mlgo_options_choices, 0);
-    if (Error.empty() && &mlgo_options_network)
-      Error = Read.readNetwork(mlgo_options_network, mlgo_options_network_size, /*IsEmbedded=*/true);
-    return Error;
-  }
+  const char *Trial = variable("MLGO_OPTIONS_TRIAL");
+  if (!Trial && !MenuPath && &mlgo_options_trial)
+    Trial = mlgo_options_trial;
+  if (Trial && (StringRef(Trial).getAsDouble(MaxInstructions) || !(MaxInstructions > 0)))
+    return std::string("MLGO_OPTIONS_TRIAL: expected a number above 0, found ") + Trial;
+  if (!MenuPath && &mlgo_options_menu)
+    return Read.read(mlgo_options_menu, mlgo_options_choices, 0);
   if (!MenuPath)
     return "no options: none are built in, and MLGO_OPTIONS_MENU names none";
   const char *const DefaultSet = variable("MLGO_OPTIONS_DEFAULT");
   size_t Number = 0;
   if (DefaultSet && StringRef(DefaultSet).getAsInteger(10, Number))
     return std::string("MLGO_OPTIONS_DEFAULT: expected the number of a set, found ") + DefaultSet;
-  const char *const NetworkPath = variable("MLGO_OPTIONS_NETWORK");
-  std::unique_ptr<MemoryBuffer> Contents[3];
-  for (const auto &[Path, Content] : {std::pair(MenuPath, &Contents[0]), std::pair(ChoicesPath, &Contents[1]),
-                                      std::pair(NetworkPath, &Contents[2])}) {
+  std::string Texts[2];
+  for (const auto &[Path, Text] : {std::pair(MenuPath, &Texts[0]), std::pair(ChoicesPath, &Texts[1])}) {
     if (!Path)
       continue;
-    auto Found = MemoryBuffer::getFile(Path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-    if (!Found)
-      return std::string(Path) + ": " + Found.getError().message();
-    *Content = std::move(*Found);
+    auto Content = MemoryBuffer::getFile(Path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+    if (!Content)
+      return std::string(Path) + ": " + Content.getError().message();
+    *Text = (*Content)->getBuffer().str();
   }
-  const StringRef Choices = Contents[1] ? Contents[1]->getBuffer() : "";
-  if (const std::string Error = Read.read(Contents[0]->getBuffer(), Choices, Number); !Error.empty())
-    return std::string(MenuPath) + ": " + Error;
-  if (!NetworkPath)
-    return "";
-  const MemoryBuffer &Network = *Contents[2].release(); // which the options use in place
-  const std::string Error = Read.readNetwork(Network.getBufferStart(), Network.getBufferSize(), /*IsEmbedded=*/false);
-  return Error.empty() ? "" : std::string(NetworkPath) + ": " + Error;
+  const std::string Error = Read.read(Texts[0], Texts[1], Number);
+  return Error.empty() ? "" : std::string(MenuPath) + ": " + Error;
 }
 
 bool setUp() {
@@ -237,6 +229,11 @@ bool setUp() {
   initializeDominatorTreeWrapperPassPass(*PassRegistry::getPassRegistry());
   initializeLoopSimplifyPass(*PassRegistry::getPassRegistry());
   replacePass(&DominatorTreeWrapperPass::ID, []() -> Pass * { return new DominatorTreeWrapper; });
+  if (MaxInstructions) {
+    initializeStackMapLivenessPass(*PassRegistry::getPassRegistry());
+    OriginalStackMapLiveness = replacePass(
+        &StackMapLivenessID, []() -> Pass * { return new compiler_opt::CostWrapper(OriginalStackMapLiveness()); });
+  }
   OriginalLoopSimplify = replacePass(&LoopSimplifyID, []() -> Pass * { return new LoopSimplifyWrapper; });
   return true;
 }

@@ -4,14 +4,12 @@
      "about": {"compiler": "clang 22.1.8", ...},
      "levels": {"Oz": ["-enable-load-pre=false", ...], "O2": [...]},
      "targets": {"riscv64": {"Oz": [...]}},
-     "menus": {"x86_64": {"Oz": [["-disable-lsr=true"], ...]}},
-     "networks": {"x86_64": {"Oz": "FOLDER"}}}
+     "menus": {"x86_64": {"Oz": [["-disable-lsr=true"], ...]}}}
 
 `targets` replaces the sets of levels for an architecture, as the first part of a target triple spells it. `menus` has
-what single functions may have besides: `optimize` measures which is best for each, and a network guesses for functions
-that nobody has measured (`FOLDER/network.npz` beside the file, with an output for each set). Only `format` and `levels`
-are required. Of an option that a set has twice, the first counts. Those that ship are in `shipped/`, one file for each
-major version of clang.
+what single functions may have besides, those first that gain most: `optimize` measures which is best for each, and a
+deployment with trials lets the compiler do so. Only `format` and `levels` are required. Of an option that a set has
+twice, the first counts. Those that ship are in `shipped/`, one file for each major version of clang.
 """
 
 import dataclasses
@@ -26,14 +24,12 @@ import msgspec
 from compiler_opt.checked_values import Json, read_json
 from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.module import Module
-from compiler_opt.errors import ConfigError, CorpusError, PolicyError
+from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.files import shown, write_json
-from compiler_opt.llvm.options_plugin import FunctionOptions
+from compiler_opt.llvm.options_plugin import MAX_INSTRUCTIONS, FunctionOptions
 from compiler_opt.llvm.pass_options import parse_option
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.report.formatting import count_text
-from compiler_opt.spaces.native import native_blob
 
 FORMAT = 1
 LEVELS = ("O2", "O3", "Os", "Oz")
@@ -45,7 +41,6 @@ _ARCHITECTURE = re.compile(r"\w{1,30}", re.ASCII)
 
 _Set = Annotated[tuple[str, ...], msgspec.Meta(max_length=200)]
 _Menu = Annotated[tuple[_Set, ...], msgspec.Meta(max_length=200)]
-_Folder = Annotated[str, msgspec.Meta(pattern=r"^\w[\w.-]{0,99}$")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +49,6 @@ class _File:
     levels: dict[str, _Set]
     targets: dict[str, dict[str, _Set]] = dataclasses.field(default_factory=dict)
     menus: dict[str, dict[str, _Menu]] = dataclasses.field(default_factory=dict)
-    networks: dict[str, dict[str, _Folder]] = dataclasses.field(default_factory=dict)
     about: dict[str, Json] = dataclasses.field(default_factory=dict)
 
 
@@ -69,7 +63,7 @@ class OptionSets:
       repeated: what a file also had in a set that has an option of the same name before: architecture (empty for
         `levels`), level, option.
       menus: by architecture and level, what single functions may have besides, or in place of the same options.
-      networks: by architecture and level, the native form of a network that chooses for a function.
+      trials: how many of these the compiler tries on each function; those of a file are 0.
     """
 
     levels: Mapping[str, tuple[str, ...]]
@@ -77,11 +71,11 @@ class OptionSets:
     about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     repeated: tuple[tuple[str, str, str], ...] = ()
     menus: Mapping[str, Mapping[str, tuple[tuple[str, ...], ...]]] = dataclasses.field(default_factory=dict)
-    networks: Mapping[str, Mapping[str, bytes]] = dataclasses.field(default_factory=dict, repr=False)
+    trials: int = 0
 
     def __post_init__(self) -> None:
         """Raises ConfigError: a level, an architecture or an option cannot be one, or an option is given twice."""
-        for architecture in (*self.targets, *self.menus, *self.networks):
+        for architecture in (*self.targets, *self.menus):
             if not _ARCHITECTURE.fullmatch(architecture):
                 raise ConfigError(f"expected an architecture such as aarch64, found {shown(architecture)}")
         sets = [each for levels in (self.levels, *self.targets.values()) for each in levels.items()]
@@ -110,9 +104,9 @@ class OptionSets:
         return (constant, *sets) if sets else ()
 
     def by_function(self, level: str, architecture: str) -> FunctionOptions | None:
-        """The menu and the network that chooses of it, for a level on an architecture; None if there is no network."""
-        network = self.networks.get(architecture, {}).get(level)
-        return FunctionOptions(self.menu(level, architecture), level=level, network=network) if network else None
+        """The sets of `menu` that the compiler is to try, after `options`; None if there are none."""
+        menu = self.menu(level, architecture)[: self.trials + 1]
+        return FunctionOptions(menu, level=level, trial=MAX_INSTRUCTIONS) if self.trials and menu else None
 
     def at(self, level: str) -> "OptionSets":
         """The sets of one level alone; equal to `OptionSets({})` if there are none."""
@@ -122,8 +116,7 @@ class OptionSets:
 
         targets = {name: only(each) for name, each in self.targets.items() if level in each}
         menus = {name: {level: each[level]} for name, each in self.menus.items() if level in each}
-        networks = {name: {level: each[level]} for name, each in self.networks.items() if level in each}
-        return OptionSets(only(self.levels), targets, menus=menus, networks=networks)
+        return OptionSets(only(self.levels), targets, menus=menus)
 
     def of_module(self, module: Module, toolchain: Toolchain) -> tuple[str, ...]:
         """Those for a module's level and target; none if its own options are missing, so that it cannot compile."""
@@ -131,16 +124,13 @@ class OptionSets:
         return self.options(*place) if place is not None else ()
 
     def apply(self, module: Module, toolchain: Toolchain) -> Module:
-        """The module compiled with those of `of_module`."""
-        return dataclasses.replace(module, pass_options=self.of_module(module, toolchain))
-
-    def apply_by_function(self, module: Module, toolchain: Toolchain) -> Module:
-        """The module compiled as a deployment does: with those of `by_function` or, without a network, `of_module`."""
+        """The module compiled with those of `by_function` or, without trials or for another target, of `of_module`."""
         place = _place(module, toolchain)
-        options = (
-            self.by_function(*place) if place is not None and place[1] == _architecture(toolchain.target) else None
-        )
-        return self.apply(module, toolchain) if options is None else module.with_function_options(options)
+        is_native = place is not None and place[1] == _architecture(toolchain.target)
+        options = self.by_function(*place) if place is not None and is_native else None
+        if options is not None:
+            return module.with_function_options(options)
+        return dataclasses.replace(module, pass_options=self.of_module(module, toolchain))
 
     @classmethod
     def load(cls, path: Path) -> "OptionSets":
@@ -157,12 +147,8 @@ class OptionSets:
                 for architecture, sets in (("", file.levels), *file.targets.items())
             )
             targets = dict(zip(file.targets, others, strict=True))
-            networks = {
-                architecture: {level: _network(path.parent / folder) for level, folder in folders.items()}
-                for architecture, folders in file.networks.items()
-            }
-            return cls(levels, targets, file.about, tuple(repeated), file.menus, networks)
-        except (ConfigError, PolicyError) as error:
+            return cls(levels, targets, file.about, tuple(repeated), file.menus)
+        except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from None
 
     def save(self, path: Path) -> None:
@@ -171,10 +157,6 @@ class OptionSets:
         if self.menus:
             content["menus"] = self.menus
         write_json(path, content)
-
-
-def _network(folder: Path) -> bytes:
-    return native_blob(NetworkWeights.load(folder))
 
 
 def _architecture(target: str) -> str:
@@ -208,7 +190,7 @@ def _describe(module: Module) -> str:
     if module.function_options is None:
         return " ".join(module.pass_options)
     constant, *others = module.function_options.menu
-    return f"{' '.join(constant) or 'none'}, and by function one of {count_text(len(others), 'further set')}"
+    return f"{' '.join(constant) or 'none'}, and trials of {count_text(len(others), 'set')} by function"
 
 
 def _first_of_each(

@@ -32,16 +32,13 @@ from compiler_opt.decisions.inlining import DECISION
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import write_json
 from compiler_opt.llvm.object_file import read_object_sizes
-from compiler_opt.llvm.options_plugin import Body, FunctionOptions, read_features, read_functions
+from compiler_opt.llvm.options_plugin import MAX_INSTRUCTIONS, Body, FunctionOptions, read_functions
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.objectives.objective import Reader
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problem import CompileTask
 
 FORMAT = 1
-MAX_INSTRUCTIONS = 1.02
-"""How many times the instructions of the first set a function may execute with its own, as the compiler estimates."""
-
 SETTINGS = RolloutSettings(timeout_s=60.0)
 """Of compilations with options by function."""
 
@@ -51,23 +48,17 @@ _TOO_LARGE = 1 << 40  # bytes of a function that cannot be compiled
 
 @dataclasses.dataclass(frozen=True)
 class MeasuredFunctions:
-    """An object: bytes of functions, their bodies before any inlining and features, by symbol; and its blocks."""
+    """An object: bytes of each function, the functions' bodies before any inlining, by symbol, and their blocks."""
 
     functions: Mapping[str, int]
     bodies: Mapping[str, int]
-    features: Mapping[str, tuple[int, ...]]
     code: ObjectCode
 
 
 def _read(toolchain: Toolchain, object_path: Path, remarks: bytes) -> MeasuredFunctions:
     del remarks
-    folder = object_path.parent
-    functions, bodies, (_, features) = (
-        read_object_sizes(object_path).functions,
-        read_functions(folder),
-        read_features(folder),
-    )
-    return MeasuredFunctions(functions, bodies, features, ObjectCode.read(object_path, toolchain))
+    functions, bodies = read_object_sizes(object_path).functions, read_functions(object_path.parent)
+    return MeasuredFunctions(functions, bodies, ObjectCode.read(object_path, toolchain))
 
 
 def task(toolchain: Toolchain) -> CompileTask[MeasuredFunctions]:
@@ -84,14 +75,12 @@ class BytesBySet:
       bodies: of F functions, and for each, the first module that has it.
       bytes: `[F, K]` int64, with each set, in all modules together; too many where a module fails.
       instructions: `[F, K]` float64, that a call executes, as the compiler estimates.
-      features: `[F, D]` int64, of the function's IR when code is generated for it, in its first module.
       failures: why modules failed, by module and number of the set.
     """
 
     bodies: Mapping[Body, str]
     bytes: np.ndarray
     instructions: np.ndarray
-    features: np.ndarray
     failures: Mapping[tuple[str, int], str]
 
     def best(self, max_instructions: float = MAX_INSTRUCTIONS) -> np.ndarray:
@@ -136,7 +125,6 @@ def measure(
     """
     found: dict[tuple[str, int], dict[Body, tuple[int, float]]] = {}  # by module and set, of each function
     failures: dict[tuple[str, int], str] = {}
-    features: dict[tuple[str, str], tuple[int, ...]] = {}  # by module and function
     costs = by_instructions()
     sets = [FunctionOptions(tuple(menu), default=number) for number in range(len(menu))]
     jobs = (
@@ -155,8 +143,6 @@ def measure(
             for name, num_bytes in measured.functions.items()
             if name in measured.bodies
         }
-        if key[1] == 0:
-            features |= {(result.module, name): values for name, values in measured.features.items()}
     bodies: dict[Body, str] = {}
     rows: dict[Body, np.ndarray] = {}  # [K, 2] each
     for module in modules:
@@ -165,8 +151,7 @@ def measure(
             bodies.setdefault(body, module.name)
             rows[body] = rows.get(body, 0) + np.array([each.get(body, (_TOO_LARGE, 0.0)) for each in with_sets])
     table = np.array([rows[body] for body in bodies], np.float64).reshape(len(bodies), len(menu), 2)
-    counted = np.array([features[module, name] for (name, _), module in bodies.items()], np.int64)
-    return BytesBySet(bodies, table[:, :, 0].astype(np.int64), table[:, :, 1], counted, failures)
+    return BytesBySet(bodies, table[:, :, 0].astype(np.int64), table[:, :, 1], failures)
 
 
 @dataclasses.dataclass(frozen=True)

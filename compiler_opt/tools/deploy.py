@@ -4,6 +4,7 @@
     compiler_opt deploy --policy=$POLICY --output=$PREFIX   # one of your own
     compiler_opt deploy --policy=$A --policy=$B --output=$PREFIX   # one for size, one for speed
     compiler_opt deploy --policy=none --output=$PREFIX      # options alone, without any plugin
+    compiler_opt deploy --option_trials=3 --output=$PREFIX  # the compiler tries options on each function
     CC=$PREFIX/bin/mlgo-clang CXX=$PREFIX/bin/mlgo-clang++ cmake -B build -DCMAKE_BUILD_TYPE=MinSizeRel .
 
 docs/deploy.md explains what they do, also when something is missing.
@@ -18,13 +19,17 @@ from absl import flags
 
 from compiler_opt import pretrained
 from compiler_opt.deploy.deployment import Deployment, deploy
+from compiler_opt.deploy.driver import NO_PLUGIN
 from compiler_opt.deploy.installation import SHARE
 from compiler_opt.deploy.policies import DEFAULT_LEVELS, DEFAULT_SPEED_LEVELS, PolicyRequest
 from compiler_opt.deploy.versions import next_version, replace_link
 from compiler_opt.errors import ConfigError, OutputError
 from compiler_opt.files import exclusive_directory
+from compiler_opt.llvm.options_plugin import OPTIONS
 from compiler_opt.policies.decisions import DEFAULT_BASE
+from compiler_opt.report.formatting import count_text
 from compiler_opt.tools import entry_point, shared_flags
+from compiler_opt.tools.options_flag import OptionsFlag
 from compiler_opt.tools.shared_flags import NONE
 
 _POLICY = shared_flags.policies(
@@ -39,8 +44,9 @@ _DECISIONS = flags.DEFINE_multi_string(
     "A decision file to replay where call sites match, found by a search from the same policy for inlining (or, "
     "without --policy, from clang's own decisions) with a deployed clang. May be repeated.",
 )
-_OPTIONS = shared_flags.OptionsFlag(
-    "Options of LLVM's passes for each optimisation level: {forms}. What a compiler cannot take is left out."
+_OPTIONS = OptionsFlag(
+    "Options of LLVM's passes for each optimisation level: {forms}. What a compiler cannot take is left out.",
+    has_trials=True,
 )
 _OUTPUT = shared_flags.required_path("output", "Folder to install into; its bin, lib and share are written.")
 _VERSIONED = flags.DEFINE_bool(
@@ -99,6 +105,7 @@ def entry() -> None:
             _CLANG_PATH.value,
             decisions=[Path(name) for name in _DECISIONS.value],
             options=options,
+            option_trials=_OPTIONS.trials,
             never_worse=_NEVER_WORSE.value or _NEVER_WORSE_ABOVE_KB.value is not None,
             never_worse_above_kb=_NEVER_WORSE_ABOVE_KB.value or 0,
             strict=_STRICT.value,
@@ -142,10 +149,12 @@ def _summary(deployment: Deployment) -> str:
     lines = [f"{deployment.prefix}:"]
     for policy in deployment.policies:
         who = "no policy" if policy.checksum == DEFAULT_BASE else f"policy {policy.origin} {policy.checksum[:16]}"
+        if policy.kind == OPTIONS:
+            who = f"by function, with trials of {count_text(_OPTIONS.trials, 'set')}"
         lines.append(f"  {policy.problem}: {who}, at -{', -'.join(policy.levels)}")
     for compiler in deployment.compilers:
         major = compiler.major
-        plugins = [policy.plugins[major] for policy in deployment.policies]
+        plugins = [policy.plugins[major] for policy in deployment.policies if policy.plugins[major] != NO_PLUGIN]
         libraries = [f"lib/{plugin.library.name}" for plugin in plugins]
         libraries += [f"lib/{each.decisions.name} ({each.about_decisions})" for each in plugins if each.decisions.name]
         only = f" ({compiler.only_version} only)" if compiler.only_version else ""

@@ -37,6 +37,7 @@ from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
 from compiler_opt.tools.cost_model_flags import CostModelFlags
 from compiler_opt.tools.entry_point import echo
+from compiler_opt.tools.options_flag import OptionsFlag
 from compiler_opt.tools.progress import rollout_bar
 from compiler_opt.tools.shared_flags import NONE
 
@@ -46,10 +47,11 @@ _POLICY_PATH = shared_flags.policy(
     "The policy; by default the one that ships and suits problem and compiler. `none` evaluates options alone. "
     "`embedded` is the model that is built into the compiler (write `./embedded` for a folder of that name).",
 )
-_OPTIONS = shared_flags.OptionsFlag(
+_OPTIONS = OptionsFlag(
     "Options of LLVM's passes to evaluate, alone and with the policy: {forms}. Modules get those of their level and "
     "architecture. By default auto for size, else none.",
     default=None,
+    has_trials=True,
 )
 _OUTPUT_PATH = shared_flags.required_path("output_path", "Folder for the results.")
 _COMPILE_TASK = shared_flags.TaskFlag()

@@ -59,6 +59,7 @@ from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.pipeline import TRAINING, PipelineSettings
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
 from compiler_opt.tools.entry_point import echo
+from compiler_opt.tools.options_flag import OptionsFlag
 from compiler_opt.tools.shared_flags import NONE
 
 _BUILD_DIR = shared_flags.path("build_dir", "The configured CMake build folder of the program.")
@@ -83,7 +84,7 @@ _WARMSTART_POLICY_DIR = shared_flags.policy(
 _REUSE_POLICY = shared_flags.policy(
     "reuse_policy", "The policy, or folder of an earlier optimisation with its policy, to reuse without training."
 )
-_OPTIONS = shared_flags.OptionsFlag(
+_OPTIONS = OptionsFlag(
     "Options of LLVM's passes to begin from, at the optimisation level of all files: {forms}. The policy and the "
     "decisions are found and deployed with them. What the compiler cannot take is left out."
 )

@@ -8,7 +8,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from absl import flags
 
@@ -19,12 +19,10 @@ from compiler_opt.collect.undecided import why_undecided
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.deploy.pass_options import AUTO, NO_OPTIONS, UsableOptions, usable_options
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm.ir2vec import Ir2VecVocabulary
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.problem import AnyProblem
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import entry_point, ml_compiler_opt
@@ -279,39 +277,6 @@ def warn_undecided(corpus: Corpus, toolchain: Toolchain) -> None:
     """Warns of a result that says nothing, since no module had a decision, if the corpus was built so."""
     if reason := why_undecided(corpus.modules, toolchain.clang):
         entry_point.warn(f"{corpus.root}: no module has any decisions, so the result says nothing; {reason}")
-
-
-class OptionsFlag:
-    """`--options`: options of LLVM's passes for each optimisation level."""
-
-    def __init__(self, text: str, *, default: str | None = AUTO):
-        """`text` says what they are for, and `default`, if not None, is the value without the flag."""
-        forms = "auto for those that ship, none, or a JSON file (docs/pass_options.md)"
-        self._flag = flags.DEFINE_string("options", default, text.format(forms=forms))
-
-    @property
-    def value(self) -> str | None:
-        """As the user gave it; the default otherwise."""
-        value: str | None = self._flag.value
-        return value
-
-    def read(self, default: str = AUTO) -> OptionSets | Literal["auto"]:
-        """What is asked for, or what `default` asks for if nothing is; raises ConfigError if a file cannot be read."""
-        name = default if self.value is None else self.value
-        if name == AUTO:
-            return AUTO
-        return NO_OPTIONS if name == NONE else OptionSets.load(Path(name))
-
-    def usable(self, toolchain: Toolchain, default: str = AUTO) -> OptionSets:
-        """Those that a compiler can take; warns of the others in the user's file. Raises as `read`."""
-        found = usable_options(self.read(default), toolchain)
-        self.warn(found)
-        return found.sets
-
-    def warn(self, found: UsableOptions, compiler: str = "") -> None:
-        """Warns of options in the user's file that a compiler cannot take."""
-        for line in found.summary() if self.value not in (None, AUTO) else ():
-            entry_point.warn(f"--options: {compiler}{line}")
 
 
 class ExplicitTempsFlags:

@@ -9,7 +9,13 @@ import pytest
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.advisors import mllvm
-from compiler_opt.llvm.options_plugin import FunctionOptions, environment, options_plugin, read_functions
+from compiler_opt.llvm.options_plugin import (
+    MAX_INSTRUCTIONS,
+    FunctionOptions,
+    environment,
+    options_plugin,
+    read_functions,
+)
 from compiler_opt.llvm.plugin import load_option
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.pass_options.sets import OptionSets
@@ -81,7 +87,7 @@ def test_the_users_option_wins_in_every_function(deployed: Deployed) -> None:
 
 def test_the_environment_changes_nothing(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = deployed.driver("-Oz")
-    for name in ("MENU", "CHOICES", "DEFAULT", "LOG", "STRICT"):
+    for name in ("MENU", "CHOICES", "TRIAL", "DEFAULT", "LOG", "STRICT"):
         monkeypatch.setenv(f"MLGO_OPTIONS_{name}", "/no/such/file")
     assert deployed.driver("-Oz") == expected
 
@@ -135,7 +141,7 @@ def test_it_is_part_of_what_is_deployed(deployed: Deployed) -> None:
 
 
 def test_a_damaged_plugin_leaves_the_constant_options(deployed: Deployed) -> None:
-    plugin = deployed.deployment.plugin(deployed.toolchain.version[0], "options")
+    plugin = deployed.deployment.plugin(deployed.toolchain.version[0], "options-Oz")
     whole = plugin.read_bytes()
     plugin.write_bytes(whole[:-1])
     try:
@@ -161,3 +167,34 @@ def test_one_compiler_only(deployed: Deployed, deployment: Deployment, tmp_path:
             options=OptionSets({"Oz": CONSTANT}),
             function_options=deployed.options,
         )
+
+
+def test_compilers_try_the_sets_of_their_menus(deployed: Deployed, deployment: Deployment, tmp_path: Path) -> None:
+    """In an installed prefix, where one of the compilers has options that the other does not know."""
+    menus = {"x86_64": {"Oz": (("-disable-lsr=true",), (f"{JUMPS}=4",), ("-disable-machine-cse=true",))}}
+    sets = OptionSets({"Oz": CONSTANT, "O2": O2}, menus=menus)
+    clangs = list(deployment.clangs.values())
+    tried = deploy([], tmp_path / "prefix", clangs, options=sets, option_trials=2)
+    (tmp_path / "act.c").write_text(SWITCH)
+    for major in tried.clangs:
+        driver = [str(tried.driver(major=major)), "-c", "act.c", "-o", "act.o"]
+        for level in ("-Oz", "-O2"):
+            assert run([*driver, level], tmp_path).returncode == 0
+            found = (tmp_path / "act.o").read_bytes()
+            if major != deployed.toolchain.version[0]:
+                continue
+            if level == "-O2":
+                assert found == deployed.by_options("-O2", O2)
+                continue
+            menu = sets.menu("Oz", "x86_64")[:3]
+            assert found == deployed.by_plugin(FunctionOptions(menu, trial=MAX_INSTRUCTIONS))
+            assert found != deployed.by_options("-Oz", CONSTANT)
+
+
+def test_a_compiler_without_a_menu_has_no_trials(deployed: Deployed, tmp_path: Path) -> None:
+    sets = OptionSets({"Oz": CONSTANT}, menus={"riscv64": {"Oz": (("-disable-lsr=true",),)}})
+    tried = deploy([], tmp_path / "prefix", [deployed.toolchain.clang], options=sets, option_trials=2)
+    assert not tried.policies
+    (tmp_path / "act.c").write_text(SWITCH)
+    assert run([str(tried.driver()), "-Oz", "-c", "act.c", "-o", "act.o"], tmp_path).returncode == 0
+    assert (tmp_path / "act.o").read_bytes() == deployed.by_options("-Oz", CONSTANT)

@@ -95,7 +95,15 @@ def test_options_of_a_file_alone(corpus: Corpus, clang_path: str, tmp_path: Path
     assert (summary["policy"], list(summary["totals"])) == (None, ["options"])
     assert summary["provenance"]["Options"] == "-inline-threshold=-100 (4 modules)"
     assert summary["totals"]["options"]["objects"]["ties"] < 4
+    menus = {"x86_64": {"Oz": (("-disable-lsr=true",), ("-disable-machine-cse=true",))}}
+    OptionSets({"Oz": ("-inline-threshold=-100",)}, menus=menus).save(file)
+    result = run(*arguments, f"--options={file}", "--option_trials=1")
+    assert result.returncode == 0, result.stderr
+    tried = json.loads((tmp_path / "output/summary.json").read_text())
+    assert tried["provenance"]["Options"] == "-inline-threshold=-100, and trials of 1 set by function (4 modules)"
     OptionSets({"O2": ("-inline-threshold=-100",)}).save(file)
+    result = run(*arguments, f"--options={file}", "--option_trials=1")
+    assert "warning: --option_trials: no sets to try" in result.stderr
     for options, reason in ((file, "expected options to evaluate"), ("none", "expected options"), ("x", "x: no such")):
         result = run(*arguments, f"--options={options}")
         assert (result.returncode, result.stdout) == (2, "")

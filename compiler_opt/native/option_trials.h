@@ -1,0 +1,176 @@
+// What the functions of a module cost with a set of options, found by generating their code.
+//
+//   const TrialModule Trial(module, its target machine);
+//   FunctionCosts Costs;
+//   std::string Error = Trial.measure(Costs);   // with the options in force
+//
+// `CostWrapper` has to be in place of
+// llvm::StackMapLivenessID, one of the last passes, which counts what functions execute.
+
+#ifndef COMPILER_OPT_NATIVE_OPTION_TRIALS_H_
+#define COMPILER_OPT_NATIVE_OPTION_TRIALS_H_
+
+#include "body_fingerprints.h"
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/Analysis/TargetTransformInfo.h"
+#include "llvm/Bitcode/BitcodeReader.h"
+#include "llvm/Bitcode/BitcodeWriter.h"
+#include "llvm/CodeGen/MachineBasicBlock.h"
+#include "llvm/CodeGen/MachineBlockFrequencyInfo.h"
+#include "llvm/CodeGen/MachineFunction.h"
+#include "llvm/CodeGen/MachineFunctionPass.h"
+#include "llvm/CodeGen/MachineInstr.h"
+#include "llvm/CodeGen/Passes.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/IR/DebugInfo.h"
+#include "llvm/IR/DiagnosticHandler.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Object/ELFObjectFile.h"
+#include "llvm/Object/ObjectFile.h"
+#include "llvm/Pass.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/MemoryBufferRef.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Target/TargetOptions.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace compiler_opt {
+
+struct FunctionCost {
+  uint64_t Bytes = 0;
+  double Instructions = 0; // that a call executes, by the frequencies of blocks that the compiler estimates
+};
+using FunctionCosts = llvm::StringMap<FunctionCost>;
+
+// Where `CostWrapper` counts; null outside of trials.
+inline FunctionCosts *CountedCosts = nullptr;
+
+// Counts what a function executes, before the pass in whose place it is.
+class CostWrapper final : public llvm::MachineFunctionPass {
+public:
+  explicit CostWrapper(llvm::Pass *Original) : MachineFunctionPass(ID), Original(Original), IsCounting(CountedCosts) {}
+  ~CostWrapper() override { Original->setResolver(nullptr); }
+
+  llvm::StringRef getPassName() const override { return Original->getPassName(); }
+
+  void getAnalysisUsage(llvm::AnalysisUsage &Usage) const override {
+    Original->getAnalysisUsage(Usage);
+    if (IsCounting)
+      Usage.addRequired<llvm::MachineBlockFrequencyInfoWrapperPass>();
+  }
+
+  bool runOnMachineFunction(llvm::MachineFunction &F) override {
+    if (IsCounting)
+      (*CountedCosts)[symbolName(F.getFunction())].Instructions = executed(F);
+    if (!Original->getResolver())
+      Original->setResolver(getResolver()); // of which the wrapper disposes
+    return static_cast<llvm::FunctionPass &>(*Original).runOnFunction(F.getFunction());
+  }
+
+private:
+  double executed(const llvm::MachineFunction &F) {
+    const auto &Frequencies = getAnalysis<llvm::MachineBlockFrequencyInfoWrapperPass>().getMBFI();
+    double Sum = 0;
+    for (const llvm::MachineBasicBlock &Block : F) {
+      int64_t Count = 0;
+      for (const llvm::MachineInstr &I : Block)
+        Count += !I.isMetaInstruction();
+      Sum += static_cast<double>(Count) * Frequencies.getBlockFreqRelativeToEntryBlock(&Block);
+    }
+    return Sum;
+  }
+
+  static inline char ID = 0;
+  const std::unique_ptr<llvm::Pass> Original;
+  const bool IsCounting;
+};
+
+// A machine like another one, with a state of its own.
+inline std::unique_ptr<llvm::TargetMachine> machineLike(const llvm::TargetMachine &Machine) {
+#if LLVM_VERSION_MAJOR >= 21
+  const llvm::Triple &Triple = Machine.getTargetTriple();
+#else
+  const llvm::StringRef Triple = Machine.getTargetTriple().str();
+#endif
+  return std::unique_ptr<llvm::TargetMachine>(Machine.getTarget().createTargetMachine(
+      Triple, Machine.getTargetCPU(), Machine.getTargetFeatureString(), Machine.Options, Machine.getRelocationModel(),
+      Machine.getCodeModel(), Machine.getOptLevel()));
+}
+
+// Says nothing: what the code generator has to say, it says when it generates the code that is used.
+class SilentHandler final : public llvm::DiagnosticHandler {
+public:
+  bool handleDiagnostics(const llvm::DiagnosticInfo &) override { return true; }
+};
+
+// A module, to generate code of with several sets of options before its own code is generated.
+class TrialModule {
+public:
+  TrialModule(const llvm::Module &M, const llvm::TargetMachine &Machine) : Machine(Machine) {
+    llvm::raw_svector_ostream Output(Bitcode);
+    llvm::WriteBitcodeToFile(M, Output, /*ShouldPreserveUseListOrder=*/true);
+  }
+
+  // Finds what its functions cost with the options in force. Returns an error message, or an empty string on success.
+  std::string measure(FunctionCosts &Costs) const {
+    // Its own context has no remarks and statistics of the user's.
+    llvm::LLVMContext Context;
+    Context.setDiagnosticHandler(std::make_unique<SilentHandler>());
+    auto Read = llvm::parseBitcodeFile({llvm::StringRef(Bitcode.data(), Bitcode.size()), "trial"}, Context);
+    if (!Read)
+      return llvm::toString(Read.takeError());
+    llvm::Module &Copy = **Read;
+    llvm::StripDebugInfo(Copy);
+    const std::unique_ptr<llvm::TargetMachine> Own = machineLike(Machine);
+    if (!Own)
+      return "cannot create another target machine";
+    llvm::SmallVector<char, 0> Object;
+    llvm::raw_svector_ostream Output(Object);
+    llvm::legacy::PassManager Passes;
+    Passes.add(new llvm::TargetLibraryInfoWrapperPass(llvm::TargetLibraryInfoImpl(Own->getTargetTriple())));
+    Passes.add(llvm::createTargetTransformInfoWrapperPass(Own->getTargetIRAnalysis()));
+    CountedCosts = &Costs;
+    const bool Fails = Own->addPassesToEmitFile(Passes, Output, nullptr, llvm::CodeGenFileType::ObjectFile);
+    if (!Fails)
+      Passes.run(Copy);
+    CountedCosts = nullptr;
+    return Fails ? "cannot generate code in memory" : readSizes({Output.str(), "trial"}, Costs);
+  }
+
+private:
+  static std::string readSizes(llvm::MemoryBufferRef Object, FunctionCosts &Costs) {
+    auto Read = llvm::object::ObjectFile::createObjectFile(Object);
+    if (!Read)
+      return llvm::toString(Read.takeError());
+    const auto *Elf = llvm::dyn_cast<llvm::object::ELFObjectFileBase>(Read->get());
+    if (!Elf)
+      return "expected an object in the format ELF";
+    for (const llvm::object::ELFSymbolRef Symbol : Elf->symbols()) {
+      auto Name = Symbol.getName();
+      if (!Name)
+        return llvm::toString(Name.takeError());
+      if (const auto Found = Costs.find(*Name); Found != Costs.end())
+        Found->second.Bytes = Symbol.getSize();
+    }
+    return "";
+  }
+
+  const llvm::TargetMachine &Machine;
+  llvm::SmallVector<char, 0> Bitcode;
+};
+
+} // namespace compiler_opt
+
+#endif // COMPILER_OPT_NATIVE_OPTION_TRIALS_H_

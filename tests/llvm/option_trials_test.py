@@ -1,0 +1,193 @@
+"""Trials: the compiler generates a module's code with each set, and each function gets its smallest that is as fast."""
+
+import dataclasses
+import json
+import math
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from compiler_opt.collect.schedule import Job
+from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.description import Corpus
+from compiler_opt.llvm.options_plugin import (
+    MAX_INSTRUCTIONS,
+    FunctionOptions,
+    environment,
+    options_plugin,
+    read_functions,
+)
+from compiler_opt.llvm.plugin import load_option
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.search.function_options import MeasuredFunctions, measure, task
+from tests.llvm.options_plugin_test import MENU, SOURCE
+from tests.small_corpus import make_small_corpus
+
+_WIDE = "long wide(long n) { long many[200]; for (int i = 0; i < 200; i++) many[i] = n * i; return g(many[n & 63]); }\n"
+
+
+class Compiler:
+    """Compiles a source to an object with the plugin, beside which it leaves its other files."""
+
+    def __init__(self, toolchain: Toolchain, folder: Path):
+        self.toolchain, self.folder = toolchain, folder
+        (folder / "a.c").write_text(SOURCE + _WIDE)
+
+    def compile(self, options: FunctionOptions, *words: str) -> bytes:
+        done = self.run(options, *words)
+        assert not done.returncode and not done.stderr, done.stderr
+        return (self.folder / "a.o").read_bytes()
+
+    def run(self, options: FunctionOptions, *words: str) -> subprocess.CompletedProcess[str]:
+        plugin = load_option(options_plugin(self.toolchain))
+        command = [str(self.toolchain.clang), plugin, "-Oz", "-ffunction-sections", "-c", "a.c", "-o", "a.o", *words]
+        variables = {**os.environ, **environment(options, self.folder)}
+        return subprocess.run(command, cwd=self.folder, env=variables, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def compiler(toolchain: Toolchain, tmp_path: Path) -> Compiler:
+    return Compiler(toolchain, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def corpus(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return make_small_corpus(tmp_path_factory.mktemp("corpus"), clang_path)
+
+
+@pytest.fixture(scope="module")
+def pool(toolchain: Toolchain) -> Iterator[WorkerPool]:
+    with WorkerPool(toolchain, task(toolchain), 2) as pool:
+        yield pool
+
+
+def _compiled(pool: WorkerPool, corpus: Corpus, options: FunctionOptions) -> list[MeasuredFunctions]:
+    jobs = (Job(module.with_function_options(options), None) for module in corpus.modules)
+    found = [result.measurement for _, result in pool.rollouts(jobs)]
+    whole = [each for each in found if each is not None]
+    assert len(whole) == len(corpus.modules)
+    return whole
+
+
+@pytest.mark.both_compilers
+def test_the_compiler_finds_what_one_compilation_with_each_set_finds(corpus: Corpus, pool: WorkerPool) -> None:
+    measured = measure(corpus.modules, None, pool, MENU)
+    expected = measured.after(MAX_INSTRUCTIONS)
+    assert expected < measured.before
+
+    def total(options: FunctionOptions) -> int:
+        found = _compiled(pool, corpus, options)
+        return sum(size for each in found for name, size in each.functions.items() if name in each.bodies)
+
+    # Up to what the distance of functions from each other changes.
+    slack = 8 * len(corpus.modules)
+    assert total(FunctionOptions(MENU, trial=MAX_INSTRUCTIONS)) == pytest.approx(expected, abs=slack)
+    assert total(FunctionOptions(MENU, trial=math.inf)) == pytest.approx(measured.after(math.inf), abs=slack)
+    assert total(FunctionOptions(MENU[:1], trial=MAX_INSTRUCTIONS)) == measured.before
+
+
+@pytest.mark.both_compilers
+def test_the_object_is_that_of_the_choices(compiler: Compiler) -> None:
+    """A trial leaves nothing behind: what follows is what a compilation with those choices gives."""
+    found = compiler.compile(FunctionOptions(MENU, trial=math.inf))
+    bodies = read_functions(compiler.folder)
+    sizes = []
+    for number in range(len(MENU)):
+        compiler.compile(FunctionOptions(MENU, default=number))
+        listed = subprocess.run(
+            [str(compiler.toolchain.tool("llvm-readobj")), "--symbols", "--elf-output-style=JSON", "a.o"],
+            cwd=compiler.folder,
+            capture_output=True,
+            check=True,
+        )
+        symbols = [each["Symbol"] for each in json.loads(listed.stdout)[0]["Symbols"]]
+        sizes.append({each["Name"]["Name"]: each["Size"] for each in symbols})
+    best = {name: min(range(len(MENU)), key=lambda number: sizes[number][name]) for name in bodies if name in sizes[0]}
+    assert len(set(best.values())) > 2
+    choices = {(name, bodies[name]): number for name, number in best.items()}
+    assert found == compiler.compile(FunctionOptions(MENU, choices))
+
+
+def test_a_choice_is_not_tried(compiler: Compiler) -> None:
+    compiler.compile(FunctionOptions(MENU))
+    bodies = read_functions(compiler.folder)
+    choices = dict.fromkeys(bodies.items(), 3)
+    expected = compiler.compile(FunctionOptions(MENU, default=3))
+    assert compiler.compile(FunctionOptions(MENU, choices, trial=math.inf)) == expected
+    del choices["sum", bodies["sum"]]
+    assert compiler.compile(FunctionOptions(MENU, choices, trial=math.inf)) != expected
+
+
+def test_the_limit_holds(compiler: Compiler) -> None:
+    """With a limit below what any set does, every function keeps the first one."""
+    first = compiler.compile(FunctionOptions(MENU))
+    assert compiler.compile(FunctionOptions(MENU, trial=1e-6)) == first
+    assert compiler.compile(FunctionOptions(MENU, trial=math.inf)) != first
+
+
+@pytest.mark.both_compilers
+@pytest.mark.parametrize("words", [("-g",), ("-fPIC", "-fno-plt"), ("-fno-integrated-as",), ("-O2",)])
+def test_other_ways_to_compile(compiler: Compiler, words: Sequence[str]) -> None:
+    without = compiler.compile(FunctionOptions(MENU), *words)
+    assert compiler.compile(FunctionOptions(MENU, trial=math.inf), *words) != without
+    assert compiler.compile(FunctionOptions(MENU, trial=1e-6), *words) == without
+
+
+def test_debug_information_changes_no_choice(compiler: Compiler) -> None:
+    texts = []
+    for words in ((), ("-g",)):
+        compiler.compile(FunctionOptions(MENU, trial=MAX_INSTRUCTIONS), *words)
+        copy = [str(compiler.toolchain.tool("llvm-objcopy")), "-O", "binary", "--only-section=.text*", "a.o", "a.bin"]
+        subprocess.run(copy, cwd=compiler.folder, check=True)
+        texts.append((compiler.folder / "a.bin").read_bytes())
+    assert texts[0] == texts[1]
+
+
+def test_nothing_is_reported_twice(compiler: Compiler) -> None:
+    """Neither warnings nor remarks of the code generator, whose text and files are the same with trials."""
+    reports = []
+    for options in (FunctionOptions(MENU), FunctionOptions(MENU, trial=1e-6)):
+        words = ["-Wframe-larger-than=64", "-Rpass-missed=regalloc", "-fsave-optimization-record", "-g"]
+        done = compiler.run(options, *words)
+        assert not done.returncode
+        reports.append((done.stderr, (compiler.folder / "a.opt.yaml").read_bytes()))
+    assert reports[0] == reports[1]
+    assert reports[0][0].count("frame size") == 1 and b"asm-printer" in reports[0][1]
+
+
+def test_the_users_bisection_counts_once(compiler: Compiler) -> None:
+    """LLVM's own gate of passes is not asked by trials."""
+    counted = []
+    for options in (FunctionOptions(MENU), FunctionOptions(MENU, trial=1e-6)):
+        done = compiler.run(options, "-mllvm", "-opt-bisect-limit=400")
+        assert not done.returncode
+        counted.append(done.stderr)
+    assert counted[0] == counted[1]
+
+
+def test_inline_assembly_that_is_wrong_is_an_error_as_ever(compiler: Compiler) -> None:
+    with (compiler.folder / "a.c").open("a") as file:
+        file.write('void wrong(void) { __asm__("no_such_instruction %eax"); }\n')
+    plain, tried = (compiler.run(FunctionOptions(MENU, trial=trial)) for trial in (0.0, math.inf))
+    assert plain.returncode == tried.returncode == 1
+    assert plain.stderr == tried.stderr and "no_such_instruction" in plain.stderr
+
+
+@pytest.mark.parametrize("trial", [-1.0, math.nan])
+def test_a_limit_that_is_none_is_refused(compiler: Compiler, trial: float) -> None:
+    options = FunctionOptions(MENU)
+    variables = environment(dataclasses.replace(options, trial=1.0), compiler.folder)
+    variables["MLGO_OPTIONS_TRIAL"] = repr(trial)
+    plugin = load_option(options_plugin(compiler.toolchain))
+    done = subprocess.run(
+        [str(compiler.toolchain.clang), plugin, "-Oz", "-c", "a.c"],
+        cwd=compiler.folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1 and f"MLGO_OPTIONS_TRIAL: expected a number above 0, found {trial!r}" in done.stderr
