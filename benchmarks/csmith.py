@@ -30,6 +30,7 @@ from compiler_opt.errors import ToolchainError
 from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.kept_results import RecordFile, check_conditions
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.options_plugin import OPTIONS
 from compiler_opt.llvm.processes import ProcessResult
 from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
@@ -45,7 +46,7 @@ _CLANG_PATHS = flags.DEFINE_list("clang_paths", "clang-22", "The compilers.")
 _POLICY_PATH = shared_flags.policy(
     "policy_path", "The policy; by default the one that ships and suits the compilers; `none` for none."
 )
-_OPTIONS = OptionsFlag("Options of LLVM's passes that are deployed, too: {forms}.")
+_OPTIONS = OptionsFlag("Options of LLVM's passes that are deployed, too: {forms}.", has_trials=True)
 _ADDED = flags.DEFINE_string("added", "", "Further options of mlgo-clang alone, such as '-mllvm -disable-lsr'.")
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", "csmith", "Folder for records, and for programs that fail.")
 _INCLUDE = flags.DEFINE_string("csmith_include", "/usr/include/csmith", "Folder of csmith.h.")
@@ -98,17 +99,20 @@ def entry() -> int:
     levels, requests = request.levels or (), [] if name == shared_flags.NONE else [request]
     with scratch_directory() as scratch, exclusive_directory(output, "--output_dir"):
         clangs = [toolchain.clang for toolchain in toolchains]
-        deployment = deploy(requests, scratch / "prefix", clangs, options=_OPTIONS.read())
+        deployment = deploy(
+            requests, scratch / "prefix", clangs, options=_OPTIONS.read(), option_trials=_OPTIONS.trials
+        )
         deployed = {
             str(each.major): {level: list(options) for level, options in each.options.sets.levels.items()}
             for each in deployment.compilers
         }
-        policy = deployment.policies[0] if deployment.policies else None
+        policy = next((policy for policy in deployment.policies if policy.kind != OPTIONS), None)
         conditions = {
             "compilers": [toolchain.version_text for toolchain in toolchains],
             "csmith": _run([csmith, "--version"], scratch).stdout.decode().split("\n")[0],
             "levels": list(levels),
             "options": deployed,
+            "trials": _OPTIONS.trials,
             "added": _ADDED.value,
             "policy": policy.checksum if policy else "",
         }
@@ -125,7 +129,10 @@ def entry() -> int:
     shown = [record for record in file.records if record.seed in seeds]
     deciding = f"policy {policy.origin or folder} {policy.checksum[:16]}" if policy else "no policy"
     about = f"{deciding}, {conditions['csmith']}"
-    entry_point.echo(f"{len(seeds)} programs from seed {seeds.start}, {about}, added: {_ADDED.value or 'none'}")
+    entry_point.echo(
+        f"{len(seeds)} programs from seed {seeds.start}, {about}, added: {_ADDED.value or 'none'}, "
+        f"{_OPTIONS.trials} further sets tried on each function"
+    )
     for toolchain in toolchains:
         for level in levels:
             of_level = [r for r in shown if (r.major, r.level) == (toolchain.version[0], level)]

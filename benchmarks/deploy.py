@@ -36,7 +36,9 @@ from compiler_opt.tools.options_flag import OptionsFlag
 _DATA_PATH = flags.DEFINE_string("data_path", "demo/corpus/train", "The corpus.")
 _COMPILE_COMMANDS = shared_flags.path("compile_commands", "A compile_commands.json, in place of a corpus.")
 _POLICY_PATH = shared_flags.policy("policy_path", "A trained policy; by default that of the demo.")
-_OPTIONS = OptionsFlag("Options of LLVM's passes that are deployed, too: {forms}.", default=shared_flags.NONE)
+_OPTIONS = OptionsFlag(
+    "Options of LLVM's passes that are deployed, too: {forms}.", default=shared_flags.NONE, has_trials=True
+)
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_FILES = flags.DEFINE_integer("num_modules", 100, "Modules or sources to sample.", 1)
 _REPETITIONS = flags.DEFINE_integer("repetitions", 5, "Repetitions of each file and way.", 1)
@@ -63,12 +65,14 @@ def entry() -> None:
             scratch / "prefix",
             [toolchain.clang],
             options=_OPTIONS.read(),
+            option_trials=_OPTIONS.trials,
             never_worse=_NEVER_WORSE.value,
             strict=True,
         )
         measure = _count if _INSTRUCTIONS.value else _time
         measure([commands[index] for index in chosen], toolchain, deployment, scratch)
-    print(f"  {toolchain.version_text}; policy {_POLICY_PATH.value or policy}, options {_OPTIONS.value}")
+    options = f"options {_OPTIONS.value}, {_OPTIONS.trials} further sets tried"
+    print(f"  {toolchain.version_text}; policy {_POLICY_PATH.value or policy}, {options}")
 
 
 def _commands(toolchain: Toolchain) -> Sequence[Command]:

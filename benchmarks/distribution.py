@@ -43,7 +43,7 @@ _PACKAGES = flags.DEFINE_list(
 _LEVELS = flags.DEFINE_list("levels", "Oz", "Optimisation levels.")
 _CLANG_PATH = shared_flags.clang_path()
 _POLICY_PATH = shared_flags.policy("policy_path", "The policy; by default the one that ships; `none` for none.")
-_OPTIONS = OptionsFlag("Options of LLVM's passes that are deployed, too: {forms}.")
+_OPTIONS = OptionsFlag("Options of LLVM's passes that are deployed, too: {forms}.", has_trials=True)
 _MIRROR = flags.DEFINE_string("mirror", "http://deb.debian.org/debian", "Where the source packages are.")
 _NUM_WORKERS = shared_flags.num_workers()
 
@@ -62,7 +62,13 @@ def entry() -> int:
     name = _POLICY_PATH.value
     with exclusive_directory(folder, "--output_dir"):
         requests = [] if name == shared_flags.NONE else [PolicyRequest(pretrained.folder(name) if name else None)]
-        deployment = deploy(requests, folder / "prefix", [toolchain.clang], options=_OPTIONS.read())
+        deployment = deploy(
+            requests,
+            folder / "prefix",
+            [toolchain.clang],
+            options=_OPTIONS.read(),
+            option_trials=_OPTIONS.trials,
+        )
         [compiler] = deployment.compilers
         policies = {policy.name: [policy.checksum, *policy.levels] for policy in deployment.policies}
         sets = {level: list(options) for level, options in compiler.options.sets.levels.items()}
