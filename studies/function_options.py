@@ -215,8 +215,8 @@ def _menu(
         if not set(candidates) <= set(measured):
             menu = [constant, *(with_option(constant, option) for option in candidates)]
             with (
-                WorkerPool(toolchain, task(toolchain), num_workers) as pool,
-                progress_bar(total=len(menu) * len(modules), description=name, unit="compile") as bar,
+                WorkerPool(toolchain, task(len(menu)), num_workers) as pool,
+                progress_bar(total=len(modules), description=name, unit="module") as bar,
             ):
                 found = measure(modules, None, pool, menu, bar.update)
             path.parent.mkdir(exist_ok=True)
@@ -276,8 +276,8 @@ def _build(
     for project in sorted({source.project for source in sources} - known, key=lambda name: bytes_of[name]):
         modules = projects[project]
         with (
-            WorkerPool(toolchain, task(toolchain), num_workers) as pool,
-            progress_bar(total=len(sets) * len(modules), description=project, unit="compile") as bar,
+            WorkerPool(toolchain, task(len(sets)), num_workers) as pool,
+            progress_bar(total=len(modules), description=project, unit="module") as bar,
         ):
             found = measure(modules, None, pool, sets, bar.update)
             chosen = found.choose(sets, "Oz", _MAX_INSTRUCTIONS.value)

@@ -4,6 +4,7 @@ options = FunctionOptions(menu=(("-enable-pre=false",), ("-enable-pre=false", "-
 plugin = options_plugin(toolchain)                                  # ToolchainError says what is missing
 processes.run([..., load_option(plugin)], environment={**os.environ, **environment(options, scratch)})
 read_functions(scratch)                                             # whose bodies `choices` may name
+read_costs(scratch, len(options.menu))                              # of trials
 """
 
 import dataclasses
@@ -12,6 +13,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
+
+import numpy as np
 
 from compiler_opt.errors import ConfigError, ProtocolError, ToolchainError
 from compiler_opt.files import shown
@@ -29,7 +32,7 @@ SOURCES = tuple(NATIVE / name for name in _NAMES.split())
 MAX_INSTRUCTIONS = 1.02
 """How many times the instructions of the first set a function may execute with its own, as the compiler estimates."""
 
-_FUNCTIONS_FILE = "functions.txt"
+_FUNCTIONS_FILE, _COSTS_FILE = "functions.txt", "costs.txt"
 _MAX_FUNCTIONS_BYTES = 1 << 28
 _PROBED = ("-disable-machine-cse=true", "-min-jump-table-entries=64", "-disable-lsr=true")
 
@@ -117,6 +120,7 @@ def environment(options: FunctionOptions, folder: Path) -> dict[str, str]:
         "MLGO_OPTIONS_DEFAULT": str(options.default),
         "MLGO_OPTIONS_TRIAL": repr(options.trial) if options.trial else "",
         "MLGO_OPTIONS_LOG": str(folder / _FUNCTIONS_FILE),
+        "MLGO_OPTIONS_COSTS": str(folder / _COSTS_FILE),
         "MLGO_OPTIONS_STRICT": "1",
         "MLGO_LLVM_VERSION": "",
     }
@@ -130,12 +134,40 @@ def read_functions(folder: Path) -> dict[str, int]:
     """
     path = folder / _FUNCTIONS_FILE
     try:
+        return {line[17:]: int(line[:16], 16) for line in _lines(path)}
+    except ValueError as error:
+        raise _damaged(path, error) from None
+
+
+def read_costs(folder: Path, num_sets: int) -> dict[str, np.ndarray]:
+    """What trials in a compilation with `environment` of this folder found: for each function, `[K, 2]` of K sets.
+
+    Bytes, and instructions that a call executes, as the compiler estimates. Empty if nothing was tried.
+
+    Raises:
+      ProtocolError: the file is damaged.
+    """
+    path = folder / _COSTS_FILE
+    if not path.exists():
+        return {}
+    try:
+        split = [line.split(" ", 2 * num_sets) for line in _lines(path)]
+        return {words[2 * num_sets]: np.array(words[:-1], np.float64).reshape(num_sets, 2) for words in split}
+    except (IndexError, ValueError) as error:
+        raise _damaged(path, error) from None
+
+
+def _lines(path: Path) -> list[str]:
+    try:
         if path.stat().st_size > _MAX_FUNCTIONS_BYTES:
             raise ProtocolError(f"{path}: expected at most {_MAX_FUNCTIONS_BYTES} bytes, found more")
-        lines = path.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1]
-        return {line[17:]: int(line[:16], 16) for line in lines}
+        return path.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1]
     except (OSError, ValueError) as error:
-        raise ProtocolError(f"{path}: expected the plugin's list of functions: {error}") from None
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> ProtocolError:
+    return ProtocolError(f"{path}: expected the plugin's list of functions: {error}")
 
 
 def _try_out(toolchain: Toolchain, plugin: Path, scratch: Path) -> None:

@@ -114,8 +114,9 @@ public:
   }
 
   // Chooses for each function without a choice: of the sets with which it executes at most `MaxInstructions` times the
-  // instructions of the first one, that which makes it smallest. `Generate` generates code with each set in turn.
-  template <typename Generator> void tryOut(double MaxInstructions, Generator Generate) {
+  // instructions of the first one, that which makes it smallest. `Generate` generates code with each set in turn. Returns
+  // what functions cost with each.
+  template <typename Generator> std::vector<FunctionCosts> tryOut(double MaxInstructions, Generator Generate) {
     std::vector<FunctionCosts> Costs(Sets.size());
     for (size_t Number = 0; Number < Sets.size(); ++Number) {
       Trial = Number;
@@ -135,6 +136,7 @@ public:
       }
       ByName.try_emplace(First.first(), Best);
     }
+    return Costs;
   }
 
   // Whether `tryOut` is generating code.

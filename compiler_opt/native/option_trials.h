@@ -35,13 +35,16 @@
 #include "llvm/Object/ELFObjectFile.h"
 #include "llvm/Object/ObjectFile.h"
 #include "llvm/Pass.h"
+#include "llvm/Support/Endian.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/MemoryBufferRef.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Target/TargetOptions.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -49,7 +52,7 @@
 namespace compiler_opt {
 
 struct FunctionCost {
-  uint64_t Bytes = 0;
+  uint64_t Bytes = 0;      // of code, and of its entry in the table for unwinding
   double Instructions = 0; // that a call executes, by the frequencies of blocks that the compiler estimates
 };
 using FunctionCosts = llvm::StringMap<FunctionCost>;
@@ -150,6 +153,7 @@ public:
   }
 
 private:
+  // Adds up the bytes of functions: their code, and their entries in the table for unwinding.
   static std::string readSizes(llvm::MemoryBufferRef Object, FunctionCosts &Costs) {
     auto Read = llvm::object::ObjectFile::createObjectFile(Object);
     if (!Read)
@@ -157,14 +161,65 @@ private:
     const auto *Elf = llvm::dyn_cast<llvm::object::ELFObjectFileBase>(Read->get());
     if (!Elf)
       return "expected an object in the format ELF";
+    std::map<Place, FunctionCost *> Placed;
     for (const llvm::object::ELFSymbolRef Symbol : Elf->symbols()) {
       auto Name = Symbol.getName();
-      if (!Name)
-        return llvm::toString(Name.takeError());
-      if (const auto Found = Costs.find(*Name); Found != Costs.end())
+      auto Section = Symbol.getSection();
+      if (!Name || !Section)
+        return llvm::toString(llvm::joinErrors(Name.takeError(), Section.takeError()));
+      if (const auto Found = Costs.find(*Name); Found != Costs.end() && *Section != Elf->section_end()) {
         Found->second.Bytes = Symbol.getSize();
+        Placed[{(*Section)->getIndex(), llvm::cantFail(Symbol.getValue())}] = &Found->second;
+      }
+    }
+    for (const llvm::object::SectionRef Section : Elf->sections()) {
+      auto Name = Section.getName();
+      auto Content = Section.getContents();
+      if (!Name || !Content)
+        return llvm::toString(llvm::joinErrors(Name.takeError(), Content.takeError()));
+      if (*Name == ".eh_frame")
+        addEntries(*Content, targets(*Elf, Section), Placed);
     }
     return "";
+  }
+
+  using Place = std::pair<uint64_t, uint64_t>; // number of a section, and offset in it
+
+  // What the relocations of a section refer to, by offset.
+  static std::map<uint64_t, Place> targets(const llvm::object::ELFObjectFileBase &Elf,
+                                           const llvm::object::SectionRef &Section) {
+    std::map<uint64_t, Place> Found;
+    for (const llvm::object::SectionRef Other : Elf.sections()) {
+      auto Relocated = Other.getRelocatedSection();
+      if (!Relocated) {
+        llvm::consumeError(Relocated.takeError());
+        continue;
+      }
+      if (*Relocated == Elf.section_end() || **Relocated != Section)
+        continue;
+      for (const llvm::object::ELFRelocationRef Relocation : Other.relocations()) {
+        const auto Symbol = Relocation.getSymbol();
+        auto Target = Symbol->getSection();
+        auto Addend = Relocation.getAddend();
+        if (Target && Addend && *Target != Elf.section_end())
+          Found[Relocation.getOffset()] = {(*Target)->getIndex(), llvm::cantFail(Symbol->getValue()) + *Addend};
+        llvm::consumeError(llvm::joinErrors(Target.takeError(), Addend.takeError()));
+      }
+    }
+    return Found;
+  }
+
+  // Entries have their length first, then a number that is 0 for what several share, then the function's address.
+  static void addEntries(llvm::StringRef Table, const std::map<uint64_t, Place> &Targets,
+                         const std::map<Place, FunctionCost *> &Placed) {
+    for (size_t Start = 0; Start + 8 <= Table.size();) {
+      const uint64_t Length = 4 + uint64_t(llvm::support::endian::read32le(Table.data() + Start));
+      const auto Target = Targets.find(Start + 8);
+      if (Target != Targets.end() && llvm::support::endian::read32le(Table.data() + Start + 4))
+        if (const auto Found = Placed.find(Target->second); Found != Placed.end())
+          Found->second->Bytes += Length;
+      Start += Length;
+    }
   }
 
   const llvm::TargetMachine &Machine;

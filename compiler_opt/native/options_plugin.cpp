@@ -9,6 +9,8 @@
 //                         as the compiler estimates
 //   MLGO_OPTIONS_DEFAULT  without trials, number of the set of all other functions; by default 0, the set outside of functions
 //   MLGO_OPTIONS_LOG      file to write the functions of the module to, each as `BODY NAME`
+//   MLGO_OPTIONS_COSTS    file to write to what functions cost in trials, each as `BYTES INSTRUCTIONS ... NAME` with two
+//                         numbers for each set
 //   MLGO_OPTIONS_STRICT   1: fail the compilation if these settings cannot be followed; otherwise it continues without
 //                         any of these options, with a warning
 //   MLGO_LLVM_VERSION     the only version of LLVM to set options in, such as 22.1.2; by default any of this major version
@@ -38,6 +40,7 @@
 #include "llvm/PassInfo.h"
 #include "llvm/PassRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
@@ -50,6 +53,7 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 // What is built into the plugin, if anything: a generated source file defines both.
 extern "C" {
@@ -61,6 +65,7 @@ extern const char mlgo_options_trial[] __attribute__((weak));
 namespace {
 
 using namespace llvm;
+using compiler_opt::FunctionCost;
 using compiler_opt::FunctionCosts;
 using compiler_opt::FunctionOptions;
 using compiler_opt::variable;
@@ -105,6 +110,18 @@ private:
   OptPassGate *Users = nullptr;
 };
 
+// Writes a file, if an environment variable names one.
+void writeLog(const char *Variable, StringRef Lines) {
+  const char *const Path = variable(Variable);
+  if (!Path)
+    return;
+  std::error_code Error;
+  raw_fd_ostream Log(Path, Error);
+  if (Error)
+    compiler_opt::fail(std::string(Variable) + ": " + Path + ": " + Error.message());
+  Log << Lines;
+}
+
 // The first pass of the pipeline.
 class ModuleStart : public PassInfoMixin<ModuleStart> {
 public:
@@ -115,13 +132,7 @@ public:
     options().start(M, [&](StringRef Name, uint64_t Body) {
       Lines += utohexstr(Body, /*LowerCase=*/true, /*Width=*/16) + " " + Name.str() + "\n";
     });
-    if (const char *const Path = variable("MLGO_OPTIONS_LOG")) {
-      std::error_code Error;
-      raw_fd_ostream Log(Path, Error);
-      if (Error)
-        compiler_opt::fail(std::string("MLGO_OPTIONS_LOG: ") + Path + ": " + Error.message());
-      Log << Lines;
-    }
+    writeLog("MLGO_OPTIONS_LOG", Lines);
     return PreservedAnalyses::all();
   }
 };
@@ -148,10 +159,19 @@ private:
     if (!Config)
       compiler_opt::fail("options of functions: the code generator has no target machine");
     const compiler_opt::TrialModule Trial(M, Config->getTM<TargetMachine>());
-    options().tryOut(MaxInstructions, [&](FunctionCosts &Costs) {
-      if (const std::string Error = Trial.measure(Costs); !Error.empty())
+    const std::vector<FunctionCosts> Costs = options().tryOut(MaxInstructions, [&](FunctionCosts &Each) {
+      if (const std::string Error = Trial.measure(Each); !Error.empty())
         compiler_opt::fail("options of functions: " + Error);
     });
+    std::string Lines;
+    for (const auto &First : Costs.front()) {
+      for (const FunctionCosts &Each : Costs) {
+        const FunctionCost Cost = Each.lookup(First.first());
+        Lines += formatv("{0} {1:f3} ", Cost.Bytes, Cost.Instructions);
+      }
+      Lines += (First.first() + "\n").str();
+    }
+    writeLog("MLGO_OPTIONS_COSTS", Lines);
   }
 };
 

@@ -61,16 +61,16 @@ def choose(
     def work(record: Record) -> ChosenOptions:
         policy = base if decisions is None else OverridingPolicy(base, Decisions.load(decisions))
         toolchain = with_plugin_features(run.toolchain, base.plugin_features)
-        record.compiles = len(menu) * len(corpus.modules)
+        record.compiles = len(corpus.modules)
         with (
             progress_bar(total=record.compiles, description="options of functions", unit="module") as bar,
-            WorkerPool(toolchain, function_options.task(toolchain), run.settings.jobs) as pool,
+            WorkerPool(toolchain, function_options.task(len(menu)), run.settings.jobs) as pool,
         ):
             measured = function_options.measure(corpus.modules, policy, pool, menu, bar.update)
         chosen = measured.choose(menu, run.settings.level.removeprefix("-"))
         function_options.save(chosen, path)
-        for (module, number), failure in itertools.islice(measured.failures.items(), _MAX_FAILURES_SHOWN):
-            run.echo(f"{module} is not compiled with {' '.join(menu[number])}: {failure}")
+        for module, failure in itertools.islice(measured.failures.items(), _MAX_FAILURES_SHOWN):
+            run.echo(f"{module}: its functions keep the same options: {failure}")
         return ChosenOptions(len(chosen.choices), measured.before, measured.after())
 
     found = run.state.do(

@@ -1,11 +1,11 @@
-"""Chooses options of LLVM's passes for each function of a program: each module is compiled with each set of a menu.
+"""Chooses options of LLVM's passes for each function of a program: the compiler tries each set of a menu.
 
-with WorkerPool(toolchain, task(toolchain), num_workers) as pool:
+with WorkerPool(toolchain, task(), num_workers) as pool:
     measured = measure(modules, policy, pool, menu)
 save(measured.choose(menu, "Oz"), path); load(path)
 
 Options differ in the code generator, where they change no function but the one that they are set for. So the functions'
-bytes add up, and the best set of each function is known after one compilation with each set.
+bytes add up, and the best set of each function is known after its code was generated with each set.
 
 What makes a loop smaller may make it slower. So a set is chosen for a function only if this executes about as many
 instructions as with the first set, by the frequencies of blocks that the compiler estimates.
@@ -13,7 +13,7 @@ instructions as with the first set, by the frequencies of blocks that the compil
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,50 +21,48 @@ import msgspec
 import numpy as np
 
 from compiler_opt.checked_values import read_json
+from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.rollout_settings import RolloutSettings
 from compiler_opt.collect.schedule import Job
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.module import Module
-from compiler_opt.cost_models.block_costs import by_instructions
-from compiler_opt.cost_models.function_costs import ObjectCode, costs_by_function
-from compiler_opt.cost_models.throughput.address_map import FLAGS
 from compiler_opt.decisions.inlining import DECISION
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import write_json
 from compiler_opt.llvm.object_file import read_object_sizes
-from compiler_opt.llvm.options_plugin import MAX_INSTRUCTIONS, Body, FunctionOptions, read_functions
-from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.llvm.options_plugin import MAX_INSTRUCTIONS, Body, FunctionOptions, read_costs, read_functions
 from compiler_opt.objectives.objective import Reader
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problem import CompileTask
 
 FORMAT = 1
-SETTINGS = RolloutSettings(timeout_s=60.0)
-"""Of compilations with options by function."""
+SETTINGS = RolloutSettings(timeout_s=600.0)
+"""Of compilations with trials of many sets."""
 
 _MAX_FILE_BYTES = 1 << 28
-_TOO_LARGE = 1 << 40  # bytes of a function that cannot be compiled
+_TOO_LARGE = 1 << 40  # bytes of a function that is too slow, or not there, with a set
 
 
 @dataclasses.dataclass(frozen=True)
 class MeasuredFunctions:
-    """An object: bytes of each function, the functions' bodies before any inlining, by symbol, and their blocks."""
+    """The functions of an object, by symbol: bytes, bodies before any inlining, and `read_costs` of trials."""
 
     functions: Mapping[str, int]
     bodies: Mapping[str, int]
-    code: ObjectCode
+    costs: Mapping[str, np.ndarray]
 
 
-def _read(toolchain: Toolchain, object_path: Path, remarks: bytes) -> MeasuredFunctions:
+def _read(num_sets: int, object_path: Path, remarks: bytes) -> MeasuredFunctions:
     del remarks
-    functions, bodies = read_object_sizes(object_path).functions, read_functions(object_path.parent)
-    return MeasuredFunctions(functions, bodies, ObjectCode.read(object_path, toolchain))
+    folder = object_path.parent
+    return MeasuredFunctions(
+        read_object_sizes(object_path).functions, read_functions(folder), read_costs(folder, num_sets)
+    )
 
 
-def task(toolchain: Toolchain) -> CompileTask[MeasuredFunctions]:
-    """For compilations of modules that have `function_options`. Raises ToolchainError without llvm-readobj."""
-    toolchain.tool("llvm-readobj")
-    return CompileTask(DECISION, Reader(functools.partial(_read, toolchain), FLAGS))
+def task(num_sets: int) -> CompileTask[MeasuredFunctions]:
+    """For compilations of modules that have `function_options` of so many sets."""
+    return CompileTask(DECISION, Reader(functools.partial(_read, num_sets)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,15 +71,15 @@ class BytesBySet:
 
     Attributes:
       bodies: of F functions, and for each, the first module that has it.
-      bytes: `[F, K]` int64, with each set, in all modules together; too many where a module fails.
+      bytes: `[F, K]` int64, with each set, in all modules together.
       instructions: `[F, K]` float64, that a call executes, as the compiler estimates.
-      failures: why modules failed, by module and number of the set.
+      failures: why modules failed; no function in them has a choice.
     """
 
     bodies: Mapping[Body, str]
     bytes: np.ndarray
     instructions: np.ndarray
-    failures: Mapping[tuple[str, int], str]
+    failures: Mapping[str, str]
 
     def best(self, max_instructions: float = MAX_INSTRUCTIONS) -> np.ndarray:
         """The number of each function's set, `[F]`: of those that execute at most so many times what the first does."""
@@ -114,44 +112,49 @@ def measure(
     menu: Sequence[tuple[str, ...]],
     on_progress: Callable[[], object] = lambda: None,
 ) -> BytesBySet:
-    """Compiles every module with each set for all of its functions.
+    """Compiles every module once, with trials of each set.
 
     Args:
       modules: of the program; what several of them have with the same body is one function, with all of its bytes.
       policy: who decides about inlining; None for the compiler.
-      pool: compiles `task`.
+      pool: compiles `task` of the menu's length.
       menu: the sets; the optimiser runs under the first one.
       on_progress: called after each compilation.
     """
-    found: dict[tuple[str, int], dict[Body, tuple[int, float]]] = {}  # by module and set, of each function
-    failures: dict[tuple[str, int], str] = {}
-    costs = by_instructions()
-    sets = [FunctionOptions(tuple(menu), default=number) for number in range(len(menu))]
-    jobs = (
-        Job(module.with_function_options(options), policy, settings=SETTINGS) for options in sets for module in modules
-    )
-    for job, result in pool.rollouts(jobs):
+    options = FunctionOptions(tuple(menu), trial=MAX_INSTRUCTIONS)
+    found: dict[str, MeasuredFunctions] = {}
+    failures: dict[str, str] = {}
+    for result in _compile(modules, policy, pool, options):
         on_progress()
-        assert job.module.function_options is not None
-        key, measured = (result.module, job.module.function_options.default), result.measurement
-        if measured is None:
-            failures[key] = result.failure or "unknown"
-            continue
-        executed = costs_by_function(measured.code, costs, None)
-        found[key] = {
-            (name, measured.bodies[name]): (num_bytes, executed.get(name, 0.0))
-            for name, num_bytes in measured.functions.items()
-            if name in measured.bodies
-        }
+        if result.measurement is None:
+            failures[result.module] = result.failure or "unknown"
+        else:
+            found[result.module] = result.measurement
+    # A set may be what they fail with.
+    failed = [module for module in modules if module.name in failures]
+    again = (result.measurement for result in _compile(failed, policy, pool, FunctionOptions(tuple(menu[:1]))))
+    refused = {body for each in again if each is not None for body in each.bodies.items()}
     bodies: dict[Body, str] = {}
     rows: dict[Body, np.ndarray] = {}  # [K, 2] each
     for module in modules:
-        with_sets = [found.get((module.name, number), {}) for number in range(len(menu))]
-        for body in with_sets[0]:
+        if module.name not in found:
+            continue
+        measured = found[module.name]
+        for name, costs in measured.costs.items():
+            body = (name, measured.bodies.get(name, -1))
+            if body[1] < 0 or body in refused or not costs[0, 0]:
+                continue
             bodies.setdefault(body, module.name)
-            rows[body] = rows.get(body, 0) + np.array([each.get(body, (_TOO_LARGE, 0.0)) for each in with_sets])
+            rows[body] = rows.get(body, 0) + np.where(costs[:, :1] > 0, costs, _TOO_LARGE)
     table = np.array([rows[body] for body in bodies], np.float64).reshape(len(bodies), len(menu), 2)
     return BytesBySet(bodies, table[:, :, 0].astype(np.int64), table[:, :, 1], failures)
+
+
+def _compile(
+    modules: Iterable[Module], policy: Policy | None, pool: WorkerPool, options: FunctionOptions
+) -> Iterator[Rollout]:
+    jobs = (Job(module.with_function_options(options), policy, settings=SETTINGS) for module in modules)
+    return (result for _, result in pool.rollouts(jobs))
 
 
 @dataclasses.dataclass(frozen=True)

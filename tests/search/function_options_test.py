@@ -1,12 +1,15 @@
 """Choosing options by function on a small corpus, with real compilers."""
 
+import dataclasses
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from compiler_opt.collect.rollout import Rollout
 from compiler_opt.collect.schedule import Job
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -28,14 +31,14 @@ def corpus(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 @pytest.fixture(scope="module")
 def pool(toolchain: Toolchain) -> Iterator[WorkerPool]:
-    with WorkerPool(toolchain, task(toolchain), 2) as pool:
+    with WorkerPool(toolchain, task(len(MENU)), 2) as pool:
         yield pool
 
 
 def test_each_function_gets_its_smallest_set(corpus: Corpus, pool: WorkerPool, tmp_path: Path) -> None:
     compiled: list[None] = []
     measured = measure(corpus.modules, None, pool, MENU, lambda: compiled.append(None))
-    assert len(compiled) == len(MENU) * len(corpus.modules) and not measured.failures
+    assert len(compiled) == len(corpus.modules) and not measured.failures
     assert measured.bytes.shape == (len(measured.bodies), len(MENU)) and measured.bytes.shape[0] > 3
     chosen = measured.choose(MENU, "Oz")
     assert chosen.choices and measured.after() < measured.before
@@ -63,13 +66,43 @@ def test_each_function_gets_its_smallest_set(corpus: Corpus, pool: WorkerPool, t
     assert load(tmp_path / "options.json") == chosen
 
 
-def test_a_set_that_fails_is_chosen_for_no_function(corpus: Corpus, pool: WorkerPool) -> None:
-    menu = (*MENU[:2], ("-no-such-option=true",))
+def test_modules_that_fail_have_no_choices(corpus: Corpus, pool: WorkerPool) -> None:
+    menu = (*MENU[:3], ("-no-such-option=true",))
     measured = measure(corpus.modules, None, pool, menu)
     # The plugin reads the menu before anything is compiled: no set of it can be used.
-    assert measured.bytes.size == 0 and len(measured.failures) == len(menu) * len(corpus.modules)
+    assert measured.bytes.size == 0 and set(measured.failures) == set(corpus.by_name)
     assert all("this LLVM has no option -no-such-option" in each for each in measured.failures.values())
     assert measured.choose(menu, "Oz") == FunctionOptions(menu)
+
+
+class _Crashing:
+    """A real pool in which one module crashes in trials."""
+
+    def __init__(self, pool: WorkerPool, module: str):
+        self._pool, self._module = pool, module
+
+    def rollouts(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Rollout]]:
+        for job, result in self._pool.rollouts(jobs):
+            assert job.module.function_options is not None
+            if job.module.name == self._module and job.module.function_options.trial:
+                result = dataclasses.replace(result, measurement=None, failure="SIGSEGV")
+            yield job, result
+
+
+def test_what_a_failing_module_shares_has_no_choice(corpus: Corpus, pool: WorkerPool) -> None:
+    """A set that one module cannot be compiled with may not reach it through a function of another one."""
+    menu = (MENU[1], MENU[0], *MENU[2:])
+    chosen = measure(corpus.modules, None, pool, menu).choose(menu, "Oz")
+    failing = next(module for module in corpus.modules if module.project == "shapes")
+    crashing = cast(WorkerPool, _Crashing(pool, failing.name))
+    measured = measure(corpus.modules, None, crashing, menu)
+    assert measured.failures == {failing.name: "SIGSEGV"}
+    kept = measured.choose(menu, "Oz").choices
+    [result] = [result for _, result in pool.rollouts([Job(failing.with_function_options(chosen), None)])]
+    assert result.measurement is not None
+    of_failing = set(result.measurement.bodies.items())
+    assert of_failing & set(chosen.choices) and not of_failing & set(kept)
+    assert kept == {body: number for body, number in chosen.choices.items() if body not in of_failing}
 
 
 @pytest.mark.parametrize(
