@@ -112,6 +112,8 @@ def options_plugin(toolchain: Toolchain) -> Path:
 def environment(options: FunctionOptions, folder: Path) -> dict[str, str]:
     """The plugin's environment variables, whose files are in a folder; compilations that cannot follow them fail."""
     menu, choices = folder / "options-menu.txt", folder / "options-choices.txt"
+    for name in (_FUNCTIONS_FILE, _COSTS_FILE):  # of an earlier compilation
+        (folder / name).unlink(missing_ok=True)
     menu.write_text(options.menu_text())
     choices.write_bytes(_bytes(options.choices_text()))
     return {
