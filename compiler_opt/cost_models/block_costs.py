@@ -87,23 +87,15 @@ def load(name: str, toolchain: Toolchain, cpu: str = "skylake") -> BlockCosts:
         labeller.check()
         return BlockCosts(labeller.source, lambda blocks: _by_mca(blocks, labeller))
     if name in NAMES:
-        return by_instructions() if name == INSTRUCTIONS else _of_instructions(name, regalloc_cost)
+        cost = {INSTRUCTIONS: _number, REGALLOC_SCORE: regalloc_cost}[name]
+        decoder = Decoder()
+        return BlockCosts(name, lambda blocks: np.array([cost(decoder.decode(block.code) or ()) for block in blocks]))
     folder = Path(name)
     if not folder.is_dir():
         raise ConfigError(
             f"--cost_model: expected one of {', '.join(NAMES)}, or the folder of a model of blocks, found {name}"
         )
     return _learned(folder)
-
-
-def by_instructions() -> BlockCosts:
-    """A block costs the number of its instructions."""
-    return _of_instructions(INSTRUCTIONS, _number)
-
-
-def _of_instructions(name: str, cost: Callable[[Sequence[Instruction]], float]) -> BlockCosts:
-    decoder = Decoder()
-    return BlockCosts(name, lambda blocks: np.array([cost(decoder.decode(block.code) or ()) for block in blocks]))
 
 
 def _learned(folder: Path) -> BlockCosts:
