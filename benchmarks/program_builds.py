@@ -21,8 +21,12 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure.benchmark import Benchmark, Reference
 from compiler_opt.measure.callgrind import Counts, Profile
 from compiler_opt.measure.wall_time import WallTimes, wall_times
+from compiler_opt.pass_options.sets import shipped
 
 PLAIN, PGO = "plain", "pgo"
+
+SHIPPED = re.compile(r"shipped(?:-trials-(\d{1,2}))?")
+"""A variant with the options that ship: `shipped`, or `shipped-trials-3` with trials of so many further sets."""
 
 _PROGRAM_FILE, _PLACE = "program", "place"
 _COMMAND = f"./{_PROGRAM_FILE} {_PLACE}"
@@ -73,8 +77,11 @@ class ProgramBuilds:
         return self.benchmark.measure(self.folder / variant, self.reference, simulate=simulate)
 
     def build(self, variant: str) -> None:
-        """Builds the program with LLVM's options, or with the profile."""
+        """Builds the program with LLVM's options, with those that ship, or with the profile."""
         modules, added = (self.profiled, ()) if variant == PGO else (self.modules, llvm_options(variant))
+        if match := SHIPPED.fullmatch(variant):
+            sets = dataclasses.replace(shipped(self._toolchain.version[0]), trials=int(match[1] or 0))
+            modules, added = [sets.apply(module, self._toolchain) for module in self.modules], ()
         if added is None:
             raise ValueError(f"unknown variant: {variant}")
         self.link(variant, compile_objects(modules, self._toolchain, self.folder / "objects", added))

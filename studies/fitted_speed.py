@@ -19,7 +19,7 @@ from pathlib import Path
 from absl import flags
 
 from benchmarks.corpus_programs import PROGRAM_FLAG, programs_of
-from benchmarks.program_builds import PGO, ProgramBuilds, llvm_options
+from benchmarks.program_builds import PGO, SHIPPED, ProgramBuilds, llvm_options
 from compiler_opt import pretrained
 from compiler_opt.checked_values import convert
 from compiler_opt.corpus.description import Corpus
@@ -52,8 +52,9 @@ def entry() -> None:
     known = [*([POLICY, PGO_POLICY] if _POLICY_PATH.value else []), PGO, PGO_SEARCH]
     variants = _VARIANT.value or [*_THRESHOLDS, *known]
     for variant in variants:
-        if (variant not in known and llvm_options(variant) is None) or variants.count(variant) > 1:
-            choices = ", ".join(["inline-N", "LLVM's options -NAME=VALUE", *known])
+        is_known = variant in known or SHIPPED.fullmatch(variant) or llvm_options(variant) is not None
+        if not is_known or variants.count(variant) > 1:
+            choices = ", ".join(["inline-N", "LLVM's options -NAME=VALUE", "shipped", "shipped-trials-N", *known])
             raise ConfigError(f"--variant={variant}: expected different ones of {choices}")
     toolchain = probe(_CLANG_PATH.value)
     corpus = Corpus.load(str(_DATA_PATH.value))

@@ -9,6 +9,7 @@ from benchmarks.corpus_programs import ProgramSource
 from benchmarks.program_builds import ProgramBuilds, llvm_options
 from compiler_opt import pretrained
 from compiler_opt.corpus.description import Corpus
+from compiler_opt.llvm.object_file import read_parts
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.policies.decisions import Decisions
 from studies.speed_run import Results, Row, SpeedRun, print_means, print_table
@@ -78,3 +79,18 @@ def test_a_variant_may_be_options_of_llvms() -> None:
     assert llvm_options("-a-b=1 -c=2.5") == ("-mllvm", "-a-b=1", "-mllvm", "-c=2.5")
     for other in ("pgo", "inline-", "inline-a", "-a", "-a=1  -b=2", "-a=1 b=2", "-a=/tmp/x.so", ""):
         assert llvm_options(other) is None
+
+
+def test_a_variant_may_be_the_options_that_ship(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    make_corpus(tmp_path / "corpus", "clang-22", {"mine/work.c": WARM_WORK})
+    (tmp_path / "mine_bench.c").write_text(MAIN)
+    modules = Corpus.load(str(tmp_path / "corpus")).modules
+    builds = ProgramBuilds(ProgramSource(tmp_path / "mine_bench.c"), modules, probe("clang-22"), tmp_path / "out")
+    sizes = []
+    for variant in ("plain", "shipped", "shipped-trials-11"):
+        if variant != "plain":
+            builds.build(variant)
+        builds.measure(variant, simulate=False)  # which compares what it prints
+        sizes.append(read_parts(builds.program(variant)).total)
+    assert sizes[2] < min(sizes[:2])
