@@ -3,8 +3,9 @@
 //   FunctionOptions Options;
 //   std::string Error = Options.read(menu, choices, number of the default set);
 //   Options.start(module);                // before its pipeline runs
+//   if (Options.beginTrials(module))      // before code is generated for any of its functions
+//     Options.tryOut(maximum, generate);  // chooses sets by generating code with each
 //   Options.enter(function);              // before code is generated for it
-//   Options.tryOut(max, generate);        // before code is generated for any function of the module: tries all sets
 //   Options.leave();                      // before anything else
 //
 // A menu has a set of options on each line, such as `-min-jump-table-entries=7 -disable-machine-cse=true`; the first
@@ -106,11 +107,12 @@ public:
     (void)apply(0);
   }
 
-  // Whether `tryOut` is yet to be called for a module, and has anything to choose.
-  bool isUntried(const llvm::Module &M) const {
-    return !Tried && !Trial && llvm::any_of(M, [&](const llvm::Function &F) {
-      return !F.isDeclaration() && !ByName.count(symbolName(F));
-    });
+  // Whether `tryOut` is to be called for a module, since there is anything to choose in it; true once at most.
+  bool beginTrials(const llvm::Module &M) {
+    if (Tried || Trial)
+      return false;
+    Tried = true;
+    return llvm::any_of(M, [&](const llvm::Function &F) { return !F.isDeclaration() && !ByName.count(symbolName(F)); });
   }
 
   // Chooses for each function without a choice: of the sets with which it executes at most `MaxInstructions` times the
@@ -123,7 +125,6 @@ public:
       Generate(Costs[Number]);
     }
     Trial.reset();
-    Tried = true;
     for (const auto &First : Costs[0]) {
       size_t Best = 0;
       uint64_t Fewest = First.second.Bytes;
@@ -256,7 +257,7 @@ private:
   std::map<std::pair<std::string, uint64_t>, size_t> Choices;
   llvm::StringMap<size_t> ByName; // of the current module
   size_t DefaultSet = 0;
-  bool Tried = false;          // in the current module
+  bool Tried = false;          // whether trials have begun in the current module
   std::optional<size_t> Trial; // the set that all functions have now
   std::optional<size_t> Current;
 };

@@ -142,7 +142,7 @@ class DominatorTreeWrapper final : public DominatorTreeWrapperPass {
 public:
   bool runOnFunction(Function &F) override {
     PassGate::install(F.getContext());
-    if (MaxInstructions && options().isUntried(*F.getParent()))
+    if (MaxInstructions && options().beginTrials(*F.getParent()))
       tryOut(*F.getParent());
     options().enter(F);
     return DominatorTreeWrapperPass::runOnFunction(F);
