@@ -141,9 +141,7 @@ class Driver {
     if (usable)
       policy.drop_decisions();
     else
-      consequence = is_alone ? "; compiling with plain " + name_
-                             : policy.sets_options() ? "; all functions get the same options"
-                                                     : "; compiling without this policy";
+      consequence = is_alone ? "; compiling with plain " + name_ : policy.consequence_without();
     print_message("warning", problem + consequence + "; deploy the policy again");
     return usable;
   }
@@ -346,10 +344,7 @@ class Driver {
     exit_like(with_policy);
   }
 
-  std::string addition() const {
-    const bool has_policy = std::any_of(policies_.begin(), policies_.end(), [](const Policy &p) { return !p.sets_options(); });
-    return has_policy ? "policy" : "deployed options";
-  }
+  std::string addition() const { return any_decides(policies_) ? "policy" : "deployed options"; }
 
   std::string cache_note() const {
     return cache_.empty() ? "" : "; not compiled without it, since " + cache_ + " would keep that (MLGO_STRICT=0 allows it)";

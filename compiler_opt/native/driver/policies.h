@@ -66,6 +66,10 @@ class Policy {
   // Whether it sets options of LLVM's passes by function, the deployed ones among them: only where clang generates code
   // for its default target, as a linker may do so in several threads, and always by its own file.
   bool sets_options() const { return std::string_view(settings_->problem) == "pass_options"; }
+  // What a compilation does if the plugin is missing.
+  const char *consequence_without() const {
+    return sets_options() ? "; all functions get the same options" : "; compiling without this policy";
+  }
   bool has_network() const { return settings_->has_network; }
   bool is_for_size() const { return settings_->is_for_size; }
 
@@ -110,6 +114,11 @@ inline std::vector<Policy> deployed_policies(size_t compiler, const std::string 
 // those of a command line for the user's.
 inline bool set_options_by_function(const std::vector<Policy> &policies) {
   return std::any_of(policies.begin(), policies.end(), [](const Policy &policy) { return policy.sets_options(); });
+}
+
+// Whether one of these policies decides about anything but options.
+inline bool any_decides(const std::vector<Policy> &policies) {
+  return std::any_of(policies.begin(), policies.end(), [](const Policy &policy) { return !policy.sets_options(); });
 }
 
 // Sets the environment variables of the plugins of these policies, whatever the user's say.
