@@ -148,8 +148,10 @@ def deploy(
     """
     if not requests and not options:
         raise ConfigError("--policy: expected a policy, or options without one (--options), found neither; give either")
-    if not requests and pin_clang:
-        raise ConfigError("--pin_clang: expected a policy, whose plugin checks the version, found none; leave it out")
+    if not requests and not option_trials and pin_clang:
+        raise ConfigError(
+            "--pin_clang: expected a policy or trials, whose plugin checks the version, found none; leave it out"
+        )
     toolchains: Mapping[int, Toolchain] = {}
     policies = []
     for request in requests:

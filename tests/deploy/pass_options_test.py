@@ -476,7 +476,7 @@ def test_mistakes(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
         ("--policy=none", "--options=none"): "--policy: expected a policy, or options without one (--options), found",
         ("--policy=none", "--policy=x"): "--policy: expected none alone, found none, x; leave",
         ("--policy=none", "--levels=Oz"): "--levels: expected none, found 1;",
-        ("--policy=none", "--pin_clang"): "--pin_clang: expected a policy, whose plugin checks the version, found none",
+        ("--policy=none", "--pin_clang"): "--pin_clang: expected a policy or trials, whose plugin checks",
     }
     for arguments, message in cases.items():
         result = programs.run(*command, *arguments)

@@ -27,6 +27,7 @@ from tests.llvm.options_plugin_test import MENU, SOURCE
 from tests.small_corpus import make_small_corpus
 
 _WIDE = "long wide(long n) { long many[200]; for (int i = 0; i < 200; i++) many[i] = n * i; return g(many[n & 63]); }\n"
+_WARNING = r".warning \"hey\""
 
 
 class Compiler:
@@ -152,6 +153,63 @@ def test_nothing_is_reported_twice(compiler: Compiler) -> None:
         reports.append((done.stderr, (compiler.folder / "a.opt.yaml").read_bytes()))
     assert reports[0] == reports[1]
     assert reports[0][0].count("frame size") == 1 and b"asm-printer" in reports[0][1]
+
+
+@pytest.mark.both_compilers
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--target=x86_64-w64-windows-gnu",),
+        ("--target=x86_64-apple-macosx13",),
+        ("-mllvm", "-stop-after=finalize-isel"),
+        ("-mllvm", "-print-after=finalize-isel"),
+        ("-mllvm", "-debug-pass=Structure"),
+    ],
+)
+def test_where_nothing_can_be_compared_or_seen_nothing_is_tried(compiler: Compiler, words: Sequence[str]) -> None:
+    """Objects of other formats, and what users print of the code generator."""
+    found = []
+    for trial in (0.0, math.inf):
+        done = compiler.run(FunctionOptions(MENU, trial=trial), *words)
+        assert not done.returncode, done.stderr
+        found.append((done.stderr, (compiler.folder / "a.o").read_bytes()))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("assembly", "words"),
+    [
+        (_WARNING, ()),
+        (_WARNING, ("-Werror", "-Wno-inline-asm")),
+        (".tfloat 1.5", ("-fno-integrated-as",)),
+    ],
+)
+def test_assembly_of_the_module_is_read_once(compiler: Compiler, assembly: str, words: Sequence[str]) -> None:
+    with (compiler.folder / "a.c").open("a") as file:
+        file.write(f'__asm__("{assembly}");\n')
+    plain, tried = (compiler.run(FunctionOptions(MENU, trial=trial), *words) for trial in (0.0, math.inf))
+    assert plain.returncode == tried.returncode == 0, tried.stderr
+    assert plain.stderr == tried.stderr
+
+
+def test_a_set_that_cannot_compile_a_function_is_chosen_for_none(compiler: Compiler) -> None:
+    """Without CodeGenPrepare, addresses of operands need more registers than there are."""
+    names = [f"q{i}" for i in range(16)]
+    addresses = "".join(f"  char *{name} = &p->b[i][{7 * number + 1}];\n" for number, name in enumerate(names))
+    templates = "; ".join(f"cmpb $1,%{number}" for number in range(16))
+    operands = ", ".join(f'"m"(*{name})' for name in names)
+    (compiler.folder / "a.c").write_text(
+        f"struct S {{ char b[100][200]; }};\n{SOURCE}"
+        f"int many(struct S *p, long i, int c) {{\n{addresses}  g(q0 != 0);\n"
+        f'  if (c > 3) {{ __asm__ volatile("{templates}" :: {operands}); return g(c); }}\n'
+        f"  return {' + '.join(f'*{name}' for name in names)};\n}}\n"
+    )
+    menu = (MENU[0], MENU[3])
+    failed = compiler.run(FunctionOptions(menu, default=1))
+    if not failed.returncode:
+        pytest.fail("this compiler allocates the registers; find another function")
+    first, tried = (compiler.run(FunctionOptions(menu, trial=trial)) for trial in (0.0, math.inf))
+    assert (first.returncode, tried.returncode, tried.stderr) == (0, 0, "")
 
 
 def test_the_users_bisection_counts_once(compiler: Compiler) -> None:
