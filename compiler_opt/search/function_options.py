@@ -1,6 +1,6 @@
 """Chooses options of LLVM's passes for each function of a program: the compiler tries each set of a menu.
 
-with WorkerPool(toolchain, task(), num_workers) as pool:
+with WorkerPool(toolchain, task(len(menu)), num_workers) as pool:
     measured = measure(modules, policy, pool, menu)
 save(measured.choose(menu, "Oz"), path); load(path)
 
