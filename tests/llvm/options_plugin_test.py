@@ -86,9 +86,12 @@ class Runner:
         assert not done.returncode, done.stderr
         return (self.folder / "a.o").read_bytes()
 
-    def with_plugin(self, options: FunctionOptions, *words: str) -> bytes:
+    def loaded(self, options: FunctionOptions, *words: str) -> subprocess.CompletedProcess[str]:
         plugin = load_option(options_plugin(self.toolchain))
-        done = self.run(plugin, *words, variables=environment(options, self.folder))
+        return self.run(plugin, *words, variables=environment(options, self.folder))
+
+    def with_plugin(self, options: FunctionOptions, *words: str) -> bytes:
+        done = self.loaded(options, *words)
         assert not done.returncode and not done.stderr, done.stderr
         return (self.folder / "a.o").read_bytes()
 

@@ -14,7 +14,7 @@ from compiler_opt.collect.schedule import Job
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
-from compiler_opt.llvm.options_plugin import FunctionOptions
+from compiler_opt.llvm.options_plugin import MAX_INSTRUCTIONS, FunctionOptions
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.search.function_options import load, measure, save, task
 from tests.small_corpus import make_small_corpus
@@ -64,6 +64,34 @@ def test_each_function_gets_its_smallest_set(corpus: Corpus, pool: WorkerPool, t
 
     save(chosen, tmp_path / "options.json")
     assert load(tmp_path / "options.json") == chosen
+
+
+def _functions(pool: WorkerPool, corpus: Corpus, options: FunctionOptions) -> dict[tuple[str, str], int]:
+    """Bytes of each function, by module and name, in objects that were compiled with these options."""
+    jobs = (Job(module.with_function_options(options), None) for module in corpus.modules)
+    found = {}
+    for _, result in pool.rollouts(jobs):
+        assert result.measurement is not None, result.failure
+        for name, size in result.measurement.functions.items():
+            if name in result.measurement.bodies:
+                found[result.module, name] = size
+    return found
+
+
+@pytest.mark.both_compilers
+def test_the_compiler_finds_what_one_compilation_with_each_set_finds(corpus: Corpus, pool: WorkerPool) -> None:
+    by_set = [_functions(pool, corpus, FunctionOptions(MENU, default=number)) for number in range(len(MENU))]
+    best = {key: min(sizes[key] for sizes in by_set) for key in by_set[0]}
+    assert sum(best.values()) < sum(by_set[0].values())
+    # Up to the padding of entries for unwinding, and short jumps, which depend on the functions beside.
+    tried = _functions(pool, corpus, FunctionOptions(MENU, trial=math.inf))
+    assert sum(tried.values()) == pytest.approx(sum(best.values()), abs=8 * len(corpus.modules))
+    assert all(abs(tried[key] - best[key]) <= 4 for key in best)
+    # And it reports them.
+    measured = measure(corpus.modules, None, pool, MENU)
+    assert measured.before == pytest.approx(sum(by_set[0].values()), abs=8 * len(corpus.modules))
+    assert measured.after(math.inf) == pytest.approx(sum(best.values()), abs=8 * len(corpus.modules))
+    assert _functions(pool, corpus, FunctionOptions((MENU[0],) * len(MENU), trial=MAX_INSTRUCTIONS)) == by_set[0]
 
 
 def test_modules_that_fail_have_no_choices(corpus: Corpus, pool: WorkerPool) -> None:
