@@ -6,9 +6,9 @@ Each candidate is an option of the screening that may be chosen (`option_trust`)
 
 1. One that the plugin can set, since only the code generator reads it, for each function: where the plugin sets it for
    all of them, objects equal those of the command line, byte for byte.
-2. A sample of modules is compiled with each; each next set of the menu adds most to those before it, in the mean of C
-   and C++, if each function has its best.
-3. All modules of the projects that have programs are compiled with each set of the menu. With the best set for each
+2. Code of a sample of modules is generated with each; each next set of the menu adds most to those before it, in the
+   mean of C and C++, if each function has its best.
+3. So it is for all modules of the projects that have programs, with each set of the menu. With the best set for each
    function, they are compiled once more: their functions' bytes, and the instructions of the programs, are compared
    with those of plain clang and of the set that ships.
 
