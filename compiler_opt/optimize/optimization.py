@@ -22,6 +22,9 @@ DECISIONS = Path(SEARCH) / DECISIONS_FILE
 FUNCTION_OPTIONS = "function_options.json"
 """The file of options of single functions, in the folder of an optimisation."""
 
+FUNCTIONS_TABLE = "function_options.csv"
+"""Beside it, a table of these functions: what options they have, and what that gains."""
+
 
 @dataclasses.dataclass(frozen=True)
 class OptimizeSettings:

@@ -13,7 +13,7 @@ from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.optimize.results import Measured, Result, SizeResult, SpeedResult, TargetSize
 from compiler_opt.optimize.state import Cost
 from compiler_opt.report import page
-from compiler_opt.report.formatting import bytes_text, change_text, count_text, duration_text
+from compiler_opt.report.formatting import bytes_text, change_text, count_text, duration_text, signed_bytes_text
 from compiler_opt.report.table import Cell, Change, Table, size_cells
 
 _MAX_BARS = 40
@@ -178,6 +178,7 @@ def render(result: SizeResult, drivers: Path, history: History | None = None) ->
             [target.name for target in shown], [target.change for target in shown], "change of linked text"
         ),
         targets=_targets(result),
+        function_options=_function_options(result),
         tests=_test_lines(result),
         changes=_change_lines(result),
         training_curve=plots.training_curve(history),
@@ -206,6 +207,15 @@ def _tests_sentence(result: SizeResult) -> str:
     if result.tests_broken:
         return f"The policy BREAKS {count_text(len(verdict.broken), 'test')} of the project: do not use this build."
     return "The policy breaks none of the project's own tests: those that fail are flaky, or fail without it, too."
+
+
+def _function_options(result: SizeResult) -> Table | None:
+    if not result.function_options:
+        return None
+    rows = [
+        [each.options, f"{each.functions:,}", signed_bytes_text(-each.saved_bytes)] for each in result.function_options
+    ]
+    return Table(["options", "functions", "bytes of these"], rows)
 
 
 def _costs(result: Result) -> Table:

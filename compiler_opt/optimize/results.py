@@ -68,6 +68,15 @@ class Tests:
     verdict: Verdict | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class ChosenSet:
+    """Options of LLVM's passes that some functions have besides: how many these are, and what they save together."""
+
+    options: str
+    functions: int
+    saved_bytes: int
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
     """Result of an optimisation, whatever the objective.
@@ -140,12 +149,14 @@ class SizeResult(Result):
       num_decisions: the default's decisions in them.
       changes: changes of the program since training, if the policy is reused and its program is known.
       trained_change: change of linked text when that policy was trained; None if unknown.
+      function_options: sets of options of single functions, that first which saves most.
     """
 
     num_modules: int
     num_decisions: int
     changes: Changes | None
     trained_change: float | None
+    function_options: tuple[ChosenSet, ...] = ()
 
     def retraining(self) -> str | None:
         """The reason why the policy should be trained again; None if there is none."""

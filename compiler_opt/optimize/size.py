@@ -29,6 +29,7 @@ from compiler_opt.optimize import changes, options, steps
 from compiler_opt.optimize.changes import Changes, DecisionHashes, Reference
 from compiler_opt.optimize.fallback import build_without_growth
 from compiler_opt.optimize.optimization import DECISIONS, FUNCTION_OPTIONS, Optimization, OptimizeSettings
+from compiler_opt.optimize.options import ChosenOptions
 from compiler_opt.optimize.pipeline import ProgramObjective
 from compiler_opt.optimize.program import Variant
 from compiler_opt.optimize.results import SizeResult, Tests
@@ -97,12 +98,12 @@ class Recorded:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What the compilers are to decide: a policy, what it was trained on, and maybe files of decisions and options."""
+    """What the compilers are to decide: a policy, what it was trained on, maybe a file of decisions, and options."""
 
     policy_dir: Path
     recorded: Recorded
     decisions: Path | None
-    function_options: Path | None
+    options: ChosenOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +172,7 @@ class SmallText(ProgramObjective[Found, SizeResult]):
         return Found(policy_dir, recorded, decisions, options.choose(run, corpus, policy_dir, decisions, known))
 
     def build(self, run: Optimization, corpus: Corpus, found: Found) -> Variant:
-        return build_without_growth(run, corpus, found.policy_dir, found.decisions, found.function_options)
+        return build_without_growth(run, corpus, found.policy_dir, found.decisions, found.options.path)
 
     def result(
         self, run: Optimization, corpus: Corpus, found: Found, optimized: Variant | None, tests: Tests
@@ -193,6 +194,7 @@ class SmallText(ProgramObjective[Found, SizeResult]):
             num_decisions=found.recorded.decisions,
             changes=found.recorded.changes,
             trained_change=reference.summary.get("change") if reference is not None else None,
+            function_options=found.options.sets,
         )
         if self.reused is None:
             trained_on = Reference.load(run.folder / SEEN)

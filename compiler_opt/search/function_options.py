@@ -15,7 +15,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -31,6 +31,7 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.files import write_json
 from compiler_opt.llvm.object_file import read_object_sizes
 from compiler_opt.llvm.options_plugin import MAX_INSTRUCTIONS, Body, FunctionOptions, read_costs, read_functions
+from compiler_opt.llvm.pass_options import parse_option
 from compiler_opt.objectives.objective import Reader
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problem import CompileTask
@@ -95,6 +96,28 @@ class BytesBySet:
         best = zip(self.bodies, self.best(max_instructions), strict=True)
         return FunctionOptions(tuple(menu), {body: int(number) for body, number in best if number}, level=level)
 
+    def rows(self, menu: Sequence[tuple[str, ...]]) -> list[dict[str, Any]]:
+        """Rows of a table of the functions whose best set is not the first one, those first that it saves most in.
+
+        `options` is what sets it apart from the first one; `instructions` is the relative change.
+        """
+        rows = []
+        for (name, _), module, number, bytes_, instructions in zip(
+            self.bodies, self.bodies.values(), self.best(), self.bytes, self.instructions, strict=True
+        ):
+            if number:
+                rows.append(
+                    {
+                        "function": name,
+                        "module": module,
+                        "options": difference(menu, int(number)),
+                        "first_bytes": int(bytes_[0]),
+                        "bytes": int(bytes_[number]),
+                        "instructions": f"{instructions[number] / instructions[0] - 1 if instructions[0] else 0:.6f}",
+                    }
+                )
+        return sorted(rows, key=lambda row: row["bytes"] - row["first_bytes"])
+
     @property
     def before(self) -> int:
         """Bytes of all functions with the first set."""
@@ -103,6 +126,17 @@ class BytesBySet:
     def after(self, max_instructions: float = MAX_INSTRUCTIONS) -> int:
         """Bytes of all functions, each with its best set."""
         return int(np.take_along_axis(self.bytes, self.best(max_instructions)[:, None], axis=1).sum())
+
+
+def difference(menu: Sequence[tuple[str, ...]], number: int) -> str:
+    """What a set of a menu has that the first one lacks, and what it lacks, such as `-disable-lsr=true`."""
+    first, other = menu[0], menu[number]
+    without = [f"without {option}" for option in first if option not in other and not _replaced(option, other)]
+    return " ".join([*(option for option in other if option not in first), *without])
+
+
+def _replaced(option: str, options: Sequence[str]) -> bool:
+    return parse_option(option)[0] in {parse_option(other)[0] for other in options}
 
 
 def measure(

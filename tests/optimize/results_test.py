@@ -8,9 +8,10 @@ from compiler_opt.llvm.object_file import TextParts
 from compiler_opt.optimize import output
 from compiler_opt.optimize.changes import Changes
 from compiler_opt.optimize.program import Kind, Target, TestRun
-from compiler_opt.optimize.results import SizeResult, TargetSize, Tests, target_roles
+from compiler_opt.optimize.results import ChosenSet, SizeResult, TargetSize, Tests, target_roles
 from compiler_opt.optimize.state import Cost
 from compiler_opt.optimize.verdict import FailedTest, Verdict
+from compiler_opt.report.formatting import MINUS
 
 PASSED = TestRun(True, "100% tests passed", "logs/a.log")
 FAILED = TestRun(False, "1 tests failed", "logs/b.log", ("parse",))
@@ -103,3 +104,11 @@ def test_files_and_table(tmp_path: Path) -> None:
     assert [test["cause"] for test in verdict["tests"]] == ["policy", "flaky"] and verdict["modules"] == (
         "src/parse.o",
     )
+
+
+def test_the_page_has_options_by_function(tmp_path: Path) -> None:
+    chosen = (ChosenSet("-disable-lsr=true", 12, 340), ChosenSet("-disable-cgp=true", 1, 0))
+    page = output.render(dataclasses.replace(RESULT, function_options=chosen), tmp_path)
+    for text in ("Options by function", "-disable-lsr=true", f"{MINUS}340"):
+        assert text in page
+    assert "Options by function" not in output.render(RESULT, tmp_path)

@@ -49,6 +49,19 @@ def test_each_function_gets_its_smallest_set(corpus: Corpus, pool: WorkerPool, t
         assert instructions[number] <= 1.02 * instructions[0]
         assert sizes[number] == sizes[instructions <= 1.02 * instructions[0]].min()
         assert (body in chosen.choices) == (sizes[number] < sizes[0])
+    rows_of_table = measured.rows(MENU)
+    assert {(row["function"], row["module"]) for row in rows_of_table} == {
+        (body[0], measured.bodies[body]) for body in chosen.choices
+    }
+    saved = [row["first_bytes"] - row["bytes"] for row in rows_of_table]
+    assert sum(saved) == measured.before - measured.after() and saved == sorted(saved, reverse=True)
+    assert {row["options"] for row in rows_of_table} <= {
+        "-disable-peephole=true",
+        "without -disable-machine-cse=true",
+        "without -disable-branch-fold=true",
+    }
+    assert all(float(row["instructions"]) <= MAX_INSTRUCTIONS - 1 for row in rows_of_table)
+
     # The fewer instructions functions may execute, the less there is to choose from.
     after = [measured.after(limit) for limit in (math.inf, 1.02, 0.0)]
     assert after[0] <= after[1] <= after[2] == measured.before
