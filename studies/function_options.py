@@ -36,7 +36,7 @@ from compiler_opt.decisions.inlining import DECISION
 from compiler_opt.errors import BenchmarkError, CompileError
 from compiler_opt.files import exclusive_directory, write_json
 from compiler_opt.kept_results import RecordFile, check_conditions
-from compiler_opt.llvm.options_plugin import FunctionOptions
+from compiler_opt.llvm.options_plugin import MAX_INSTRUCTIONS, FunctionOptions
 from compiler_opt.llvm.pass_options import parse_option
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.objectives.objective import Reader
@@ -44,7 +44,7 @@ from compiler_opt.pass_options.screening import read_detected
 from compiler_opt.pass_options.sets import shipped
 from compiler_opt.problem import CompileTask
 from compiler_opt.progress_bar import progress_bar
-from compiler_opt.search.function_options import MAX_INSTRUCTIONS, SETTINGS, measure, task
+from compiler_opt.search.function_options import SETTINGS, measure, task
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 from studies.option_choice import greedy_menu
@@ -57,7 +57,7 @@ _MODULES = flags.DEFINE_integer("modules_per_project", 2, "Modules of each proje
 _CHECKED = flags.DEFINE_integer("checked_modules", 8, "Modules on which what the plugin sets is checked.", 1)
 _MAX_INSTRUCTIONS = flags.DEFINE_float(
     "max_instructions",
-    MAX_INSTRUCTIONS,
+    MAX_INSTRUCTIONS["Oz"],
     "How many times the estimated instructions of the set that ships a function may execute, when built.",
     0.0,
 )

@@ -213,7 +213,7 @@ def deploy(
             )
             for major, toolchain in toolchains.items()
         )
-        if not requests and not any(compiler.options.sets for compiler in compilers):
+        if not deployed and not any(compiler.options.sets.has_constants for compiler in compilers):
             reasons = "; ".join(line for compiler in compilers for line in compiler.options.summary())
             raise ConfigError(
                 f"--options: expected an option that the compiler takes, found none ({reasons or 'it is empty'})"

@@ -99,7 +99,7 @@ def usable_options(source: OptionSets | Literal["auto"], toolchain: Toolchain, t
       ToolchainError: the compiler cannot compile without any options either.
     """
     sets = shipped(toolchain.version[0]) if isinstance(source, str) else source
-    if not (sets.levels or sets.targets):
+    if not sets:
         return UsableOptions()
     trial = _Trial(toolchain)
     left_out = [

@@ -29,8 +29,8 @@ _NAMES = "options_plugin.cpp function_options.h option_trials.h body_fingerprint
 SOURCES = tuple(NATIVE / name for name in _NAMES.split())
 """What it is built from."""
 
-MAX_INSTRUCTIONS = 1.02
-"""How many times the instructions of the first set a function may execute with its own, as the compiler estimates."""
+MAX_INSTRUCTIONS = {"Oz": 1.02, "Os": 1.02, "O2": 1.0, "O3": 1.0}
+"""By level, how many times the instructions of the first set a function may execute, as the compiler estimates."""
 
 _FUNCTIONS_FILE, _COSTS_FILE = "functions.txt", "costs.txt"
 _MAX_FUNCTIONS_BYTES = 1 << 28

@@ -13,7 +13,7 @@ from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.errors import ToolchainError
 from compiler_opt.files import write_text
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
-from compiler_opt.llvm.options_plugin import options_plugin
+from compiler_opt.llvm.options_plugin import MAX_INSTRUCTIONS, options_plugin
 from compiler_opt.optimize.optimization import FUNCTION_OPTIONS, FUNCTIONS_TABLE, Optimization
 from compiler_opt.optimize.results import ChosenSet
 from compiler_opt.optimize.state import Record, checksum
@@ -81,13 +81,15 @@ def choose(
             WorkerPool(toolchain, function_options.task(len(menu)), run.settings.jobs) as pool,
         ):
             measured = function_options.measure(corpus.modules, policy, pool, menu, bar.update)
-        chosen = measured.choose(menu, run.settings.level.removeprefix("-"))
+        level = run.settings.level.removeprefix("-")
+        limit = MAX_INSTRUCTIONS[level]
+        chosen = measured.choose(menu, level, limit)
         function_options.save(chosen, path)
-        rows = measured.rows(menu)
+        rows = measured.rows(menu, limit)
         write_text(run.folder / FUNCTIONS_TABLE, csv_text(rows))
         for module, failure in itertools.islice(measured.failures.items(), _MAX_FAILURES_SHOWN):
             run.echo(f"{module}: its functions keep the same options: {failure}")
-        return _Found(measured.before, measured.after(), _by_set(rows))
+        return _Found(measured.before, measured.after(limit), _by_set(rows))
 
     found = run.state.do(
         "options",

@@ -87,6 +87,11 @@ class OptionSets:
 
     def __bool__(self) -> bool:
         """Whether there is any option."""
+        return self.has_constants or any(any(levels.values()) for levels in self.menus.values())
+
+    @property
+    def has_constants(self) -> bool:
+        """Whether there is any option that all functions have."""
         return any(any(levels.values()) for levels in (self.levels, *self.targets.values()))
 
     def options(self, level: str, architecture: str) -> tuple[str, ...]:
@@ -106,7 +111,7 @@ class OptionSets:
     def by_function(self, level: str, architecture: str) -> FunctionOptions | None:
         """The sets of `menu` that the compiler is to try, after `options`; None if there are none."""
         menu = self.menu(level, architecture)[: self.trials + 1]
-        return FunctionOptions(menu, level=level, trial=MAX_INSTRUCTIONS) if self.trials and menu else None
+        return FunctionOptions(menu, level=level, trial=MAX_INSTRUCTIONS[level]) if self.trials and menu else None
 
     def at(self, level: str) -> "OptionSets":
         """The sets of one level alone; equal to `OptionSets({})` if there are none."""

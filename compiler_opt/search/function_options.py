@@ -2,7 +2,7 @@
 
 with WorkerPool(toolchain, task(len(menu)), num_workers) as pool:
     measured = measure(modules, policy, pool, menu)
-save(measured.choose(menu, "Oz"), path); load(path)
+save(measured.choose(menu, "Oz", MAX_INSTRUCTIONS["Oz"]), path); load(path)
 
 Options differ in the code generator, where they change no function but the one that they are set for. So the functions'
 bytes add up, and the best set of each function is known after its code was generated with each set.
@@ -13,6 +13,7 @@ instructions as with the first set, by the frequencies of blocks that the compil
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -30,7 +31,7 @@ from compiler_opt.decisions.inlining import DECISION
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import write_json
 from compiler_opt.llvm.object_file import read_object_sizes
-from compiler_opt.llvm.options_plugin import MAX_INSTRUCTIONS, Body, FunctionOptions, read_costs, read_functions
+from compiler_opt.llvm.options_plugin import Body, FunctionOptions, read_costs, read_functions
 from compiler_opt.llvm.pass_options import parse_option
 from compiler_opt.objectives.objective import Reader
 from compiler_opt.policies.policy import Policy
@@ -82,28 +83,26 @@ class BytesBySet:
     instructions: np.ndarray
     failures: Mapping[str, str]
 
-    def best(self, max_instructions: float = MAX_INSTRUCTIONS) -> np.ndarray:
+    def best(self, max_instructions: float) -> np.ndarray:
         """The number of each function's set, `[F]`: of those that execute at most so many times what the first does."""
         is_fast = self.instructions <= max_instructions * self.instructions[:, :1]
         is_fast[:, 0] = True
         best: np.ndarray = np.where(is_fast, self.bytes, _TOO_LARGE).argmin(axis=1)
         return best
 
-    def choose(
-        self, menu: Sequence[tuple[str, ...]], level: str, max_instructions: float = MAX_INSTRUCTIONS
-    ) -> FunctionOptions:
+    def choose(self, menu: Sequence[tuple[str, ...]], level: str, max_instructions: float) -> FunctionOptions:
         """The smallest set for each function, where that is smaller than with the first one; see `best`."""
         best = zip(self.bodies, self.best(max_instructions), strict=True)
         return FunctionOptions(tuple(menu), {body: int(number) for body, number in best if number}, level=level)
 
-    def rows(self, menu: Sequence[tuple[str, ...]]) -> list[dict[str, Any]]:
+    def rows(self, menu: Sequence[tuple[str, ...]], max_instructions: float) -> list[dict[str, Any]]:
         """Rows of a table of the functions whose best set is not the first one, those first that it saves most in.
 
         `options` is what sets it apart from the first one; `instructions` is the relative change.
         """
         rows = []
         for (name, _), module, number, bytes_, instructions in zip(
-            self.bodies, self.bodies.values(), self.best(), self.bytes, self.instructions, strict=True
+            self.bodies, self.bodies.values(), self.best(max_instructions), self.bytes, self.instructions, strict=True
         ):
             if number:
                 rows.append(
@@ -123,7 +122,7 @@ class BytesBySet:
         """Bytes of all functions with the first set."""
         return int(self.bytes[:, 0].sum())
 
-    def after(self, max_instructions: float = MAX_INSTRUCTIONS) -> int:
+    def after(self, max_instructions: float) -> int:
         """Bytes of all functions, each with its best set."""
         return int(np.take_along_axis(self.bytes, self.best(max_instructions)[:, None], axis=1).sum())
 
@@ -155,7 +154,7 @@ def measure(
       menu: the sets; the optimiser runs under the first one.
       on_progress: called after each compilation.
     """
-    options = FunctionOptions(tuple(menu), trial=MAX_INSTRUCTIONS)
+    options = FunctionOptions(tuple(menu), trial=math.inf)
     found: dict[str, MeasuredFunctions] = {}
     failures: dict[str, str] = {}
     for result in _compile(modules, policy, pool, options):

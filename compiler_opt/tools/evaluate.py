@@ -155,7 +155,8 @@ def _options(corpus: Corpus, problem: AnyProblem, toolchain: Toolchain) -> Optio
       ConfigError: the file cannot be read.
     """
     options = _OPTIONS.usable(toolchain, AUTO if problem.objective.is_size else NONE)
-    if any(options.of_module(module, toolchain) for module in corpus.modules):
+    applied = (options.apply(module, toolchain) for module in corpus.modules)
+    if any(module.pass_options or module.function_options for module in applied):
         return options
     if _OPTIONS.value not in (None, NONE):
         where = f"--options={_OPTIONS.value}: has none that this compiler can take for {_counted(_levels(corpus))}"

@@ -45,7 +45,7 @@ class Deployed:
         """The object of clang with the plugin."""
         variables = {**os.environ, **environment(options, self.folder)}
         loading = [load_option(options_plugin(self.toolchain)), *words]
-        return self._object([str(self.toolchain.clang), "-Oz", *loading], variables)
+        return self._object([str(self.toolchain.clang), f"-{options.level}", *loading], variables)
 
     def by_options(self, level: str, options: tuple[str, ...]) -> bytes:
         """The object of clang with options on the command line."""
@@ -172,14 +172,15 @@ def test_one_compiler_only(deployed: Deployed, deployment: Deployment, tmp_path:
 
 def test_compilers_try_the_sets_of_their_menus(deployed: Deployed, deployment: Deployment, tmp_path: Path) -> None:
     """In an installed prefix, where one of the compilers has options that the other does not know."""
-    menus = {"x86_64": {"Oz": (("-disable-lsr=true",), (f"{JUMPS}=4",), ("-disable-machine-cse=true",))}}
-    sets = OptionSets({"Oz": CONSTANT, "O2": O2}, menus=menus)
+    menu = (("-disable-lsr=true",), (f"{JUMPS}=4",), ("-disable-machine-cse=true",))
+    sets = OptionSets({"Oz": CONSTANT, "O2": O2}, menus={"x86_64": {"Oz": menu, "Os": menu}})
     clangs = list(deployment.clangs.values())
     tried = deploy([], tmp_path / "prefix", clangs, options=sets, option_trials=2)
+    assert {policy.name for policy in tried.policies} == {"options-Oz", "options-Os"}
     (tmp_path / "act.c").write_text(SWITCH)
     for major in tried.clangs:
         driver = [str(tried.driver(major=major)), "-c", "act.c", "-o", "act.o"]
-        for level in ("-Oz", "-O2"):
+        for level in ("-Oz", "-O2", "-Os"):
             assert run([*driver, level], tmp_path).returncode == 0
             found = (tmp_path / "act.o").read_bytes()
             if major != deployed.toolchain.version[0]:
@@ -187,9 +188,10 @@ def test_compilers_try_the_sets_of_their_menus(deployed: Deployed, deployment: D
             if level == "-O2":
                 assert found == deployed.by_options("-O2", O2)
                 continue
-            menu = sets.menu("Oz", "x86_64")[:3]
-            assert found == deployed.by_plugin(FunctionOptions(menu, trial=MAX_INSTRUCTIONS))
-            assert found != deployed.by_options("-Oz", CONSTANT)
+            name = level.removeprefix("-")
+            chosen = FunctionOptions(sets.menu(name, "x86_64")[:3], level=name, trial=MAX_INSTRUCTIONS[name])
+            assert found == deployed.by_plugin(chosen)
+            assert (found != deployed.by_options(level, sets.options(name, "x86_64"))) or level == "-Os"
 
 
 def test_a_compiler_without_a_menu_has_no_trials(deployed: Deployed, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_other_ways_to_compile(runner: Runner, words: Sequence[str]) -> None:
 def test_debug_information_changes_no_choice(runner: Runner) -> None:
     texts = []
     for words in ((), ("-g",)):
-        runner.with_plugin(FunctionOptions(MENU, trial=MAX_INSTRUCTIONS), *words)
+        runner.with_plugin(FunctionOptions(MENU, trial=MAX_INSTRUCTIONS["Oz"]), *words)
         copy = [str(runner.toolchain.tool("llvm-objcopy")), "-O", "binary", "--only-section=.text*", "a.o", "a.bin"]
         subprocess.run(copy, cwd=runner.folder, check=True)
         texts.append((runner.folder / "a.bin").read_bytes())

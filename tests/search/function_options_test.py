@@ -20,6 +20,7 @@ from compiler_opt.search.function_options import load, measure, save, task
 from tests.small_corpus import make_small_corpus
 
 FIRST = ("-enable-pre=false", "-disable-branch-fold=true", "-disable-machine-cse=true")
+LIMIT = MAX_INSTRUCTIONS["Oz"]
 MENU = (FIRST, (*FIRST, "-disable-peephole=true"), FIRST[:2], (FIRST[0], FIRST[2]))
 """The first one is not a good one, so that there is something to choose in functions as small as these."""
 
@@ -40,8 +41,8 @@ def test_each_function_gets_its_smallest_set(corpus: Corpus, pool: WorkerPool, t
     measured = measure(corpus.modules, None, pool, MENU, lambda: compiled.append(None))
     assert len(compiled) == len(corpus.modules) and not measured.failures
     assert measured.bytes.shape == (len(measured.bodies), len(MENU)) and measured.bytes.shape[0] > 3
-    chosen = measured.choose(MENU, "Oz")
-    assert chosen.choices and measured.after() < measured.before
+    chosen = measured.choose(MENU, "Oz", LIMIT)
+    assert chosen.choices and measured.after(LIMIT) < measured.before
     assert (measured.instructions[:, 0] > 0).all()
     rows = zip(measured.bodies, measured.bytes, measured.instructions, strict=True)
     for body, sizes, instructions in rows:
@@ -49,18 +50,18 @@ def test_each_function_gets_its_smallest_set(corpus: Corpus, pool: WorkerPool, t
         assert instructions[number] <= 1.02 * instructions[0]
         assert sizes[number] == sizes[instructions <= 1.02 * instructions[0]].min()
         assert (body in chosen.choices) == (sizes[number] < sizes[0])
-    rows_of_table = measured.rows(MENU)
+    rows_of_table = measured.rows(MENU, LIMIT)
     assert {(row["function"], row["module"]) for row in rows_of_table} == {
         (body[0], measured.bodies[body]) for body in chosen.choices
     }
     saved = [row["first_bytes"] - row["bytes"] for row in rows_of_table]
-    assert sum(saved) == measured.before - measured.after() and saved == sorted(saved, reverse=True)
+    assert sum(saved) == measured.before - measured.after(LIMIT) and saved == sorted(saved, reverse=True)
     assert {row["options"] for row in rows_of_table} <= {
         "-disable-peephole=true",
         "without -disable-machine-cse=true",
         "without -disable-branch-fold=true",
     }
-    assert all(float(row["instructions"]) <= MAX_INSTRUCTIONS - 1 for row in rows_of_table)
+    assert all(float(row["instructions"]) <= LIMIT - 1 for row in rows_of_table)
 
     # The fewer instructions functions may execute, the less there is to choose from.
     after = [measured.after(limit) for limit in (math.inf, 1.02, 0.0)]
@@ -72,8 +73,8 @@ def test_each_function_gets_its_smallest_set(corpus: Corpus, pool: WorkerPool, t
     results = [result.measurement for _, result in pool.rollouts(jobs)]
     whole = [each for each in results if each is not None]
     together = sum(size for each in whole for name, size in each.functions.items() if name in each.bodies)
-    assert together == pytest.approx(measured.after(), abs=8 * len(corpus.modules))
-    assert abs(together - measured.before) > 2 * abs(together - measured.after())
+    assert together == pytest.approx(measured.after(LIMIT), abs=8 * len(corpus.modules))
+    assert abs(together - measured.before) > 2 * abs(together - measured.after(LIMIT))
 
     save(chosen, tmp_path / "options.json")
     assert load(tmp_path / "options.json") == chosen
@@ -104,7 +105,7 @@ def test_the_compiler_finds_what_one_compilation_with_each_set_finds(corpus: Cor
     measured = measure(corpus.modules, None, pool, MENU)
     assert measured.before == pytest.approx(sum(by_set[0].values()), abs=8 * len(corpus.modules))
     assert measured.after(math.inf) == pytest.approx(sum(best.values()), abs=8 * len(corpus.modules))
-    assert _functions(pool, corpus, FunctionOptions((MENU[0],) * len(MENU), trial=MAX_INSTRUCTIONS)) == by_set[0]
+    assert _functions(pool, corpus, FunctionOptions((MENU[0],) * len(MENU), trial=LIMIT)) == by_set[0]
 
 
 def test_modules_that_fail_have_no_choices(corpus: Corpus, pool: WorkerPool) -> None:
@@ -113,7 +114,7 @@ def test_modules_that_fail_have_no_choices(corpus: Corpus, pool: WorkerPool) -> 
     # The plugin reads the menu before anything is compiled: no set of it can be used.
     assert measured.bytes.size == 0 and set(measured.failures) == set(corpus.by_name)
     assert all("this LLVM has no option -no-such-option" in each for each in measured.failures.values())
-    assert measured.choose(menu, "Oz") == FunctionOptions(menu)
+    assert measured.choose(menu, "Oz", LIMIT) == FunctionOptions(menu)
 
 
 class _Crashing:
@@ -133,12 +134,12 @@ class _Crashing:
 def test_what_a_failing_module_shares_has_no_choice(corpus: Corpus, pool: WorkerPool) -> None:
     """A set that one module cannot be compiled with may not reach it through a function of another one."""
     menu = (MENU[1], MENU[0], *MENU[2:])
-    chosen = measure(corpus.modules, None, pool, menu).choose(menu, "Oz")
+    chosen = measure(corpus.modules, None, pool, menu).choose(menu, "Oz", LIMIT)
     failing = next(module for module in corpus.modules if module.project == "shapes")
     crashing = cast(WorkerPool, _Crashing(pool, failing.name))
     measured = measure(corpus.modules, None, crashing, menu)
     assert measured.failures == {failing.name: "SIGSEGV"}
-    kept = measured.choose(menu, "Oz").choices
+    kept = measured.choose(menu, "Oz", LIMIT).choices
     [result] = [result for _, result in pool.rollouts([Job(failing.with_function_options(chosen), None)])]
     assert result.measurement is not None
     of_failing = set(result.measurement.bodies.items())
