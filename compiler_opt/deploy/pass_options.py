@@ -8,6 +8,7 @@ from typing import Final, Literal
 from compiler_opt.errors import ToolchainError
 from compiler_opt.files import one_line, shown
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.options_plugin import FOR_SIZE
 from compiler_opt.llvm.pass_options import TEXT, PassOption, list_pass_options, parse_option
 from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
@@ -159,7 +160,9 @@ class _Trial:
     ) -> Iterator[tuple[str, ...]]:
         """The sets for single functions of options that the compiler has; not tried, as that is what a search does."""
         for options in menu:
-            refused = {option: reason for option in options if (reason := _refusal(option, self._known))}
+            refused = {
+                option: reason for option in options if option != FOR_SIZE and (reason := _refusal(option, self._known))
+            }
             if not refused:
                 yield tuple(options)
             where = f"{_where(level, architecture)}, for single functions"

@@ -32,6 +32,9 @@ SOURCES = tuple(NATIVE / name for name in _NAMES.split())
 MAX_INSTRUCTIONS = {"Oz": 1.02, "Os": 1.02, "O2": 1.0, "O3": 1.0}
 """By level, how many times the instructions of the first set a function may execute, as the compiler estimates."""
 
+FOR_SIZE = "-force-attribute=optsize"
+"""Of single functions only: the code generator takes the function for one with that attribute."""
+
 _FUNCTIONS_FILE, _COSTS_FILE = "functions.txt", "costs.txt"
 _MAX_FUNCTIONS_BYTES = 1 << 28
 _PROBED = ("-disable-machine-cse=true", "-min-jump-table-entries=64", "-disable-lsr=true")
@@ -142,9 +145,10 @@ def read_functions(folder: Path) -> dict[str, int]:
 
 
 def read_costs(folder: Path, num_sets: int) -> dict[str, np.ndarray]:
-    """What trials in a compilation with `environment` of this folder found: for each function, `[K, 2]` of K sets.
+    """What trials in a compilation with `environment` of this folder found: for each function, `[K, 3]` of K sets.
 
-    Bytes, and instructions that a call executes, as the compiler estimates. Empty if nothing was tried.
+    Bytes, and what an execution takes, as the compiler estimates: instructions, and those of them that are calls or
+    repeat themselves. Empty if nothing was tried.
 
     Raises:
       ProtocolError: the file is damaged.
@@ -153,8 +157,8 @@ def read_costs(folder: Path, num_sets: int) -> dict[str, np.ndarray]:
     if not path.exists():
         return {}
     try:
-        split = [line.split(" ", 2 * num_sets) for line in _lines(path)]
-        return {words[2 * num_sets]: np.array(words[:-1], np.float64).reshape(num_sets, 2) for words in split}
+        split = [line.split(" ", 3 * num_sets) for line in _lines(path)]
+        return {words[3 * num_sets]: np.array(words[:-1], np.float64).reshape(num_sets, 3) for words in split}
     except (IndexError, ValueError) as error:
         raise _damaged(path, error) from None
 

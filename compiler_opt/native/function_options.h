@@ -15,7 +15,8 @@
 //
 // Most options are variables of the process that passes read when they run, so that they can be set before a function
 // and set back after it. Those in `kSkippingOptions` are read when the code generator's pipeline is built: the passes
-// stay in it, and `skips` says whether to pass over them in the current function.
+// stay in it, and `skips` says whether to pass over them in the current function. `-force-attribute=optsize` gives a
+// function that attribute, as LLVM's option of the name does in the optimiser.
 
 #ifndef COMPILER_OPT_NATIVE_FUNCTION_OPTIONS_H_
 #define COMPILER_OPT_NATIVE_FUNCTION_OPTIONS_H_
@@ -68,6 +69,8 @@ inline constexpr SkippingOption kSkippingOptions[] = {
     {"disable-tail-duplicate", "tailduplication", "Tail Duplication"},
 };
 
+inline constexpr llvm::StringLiteral kForcedAttribute = "force-attribute";
+
 // Not for several threads: options belong to the process.
 class FunctionOptions {
 public:
@@ -116,7 +119,7 @@ public:
   }
 
   // Chooses for each function without a choice: of the sets with which it executes at most `MaxInstructions` times the
-  // instructions of the first one, that which makes it smallest. `Generate` generates code with each set in turn. Returns
+  // instructions of the first one, and of its calls, that which makes it smallest. `Generate` generates code with each set in turn. Returns
   // what functions cost with each.
   template <typename Generator> std::vector<FunctionCosts> tryOut(double MaxInstructions, Generator Generate) {
     std::vector<FunctionCosts> Costs(Sets.size());
@@ -130,7 +133,9 @@ public:
       uint64_t Fewest = First.second.Bytes;
       for (size_t Number = 1; Number < Sets.size(); ++Number) {
         const FunctionCost Cost = Costs[Number].lookup(First.first());
-        if (Cost.Bytes && Cost.Bytes < Fewest && Cost.Instructions <= MaxInstructions * First.second.Instructions) {
+        const bool IsSlow = Cost.Instructions > MaxInstructions * First.second.Instructions ||
+                            Cost.Calls > MaxInstructions * First.second.Calls;
+        if (Cost.Bytes && Cost.Bytes < Fewest && !IsSlow) {
           Best = Number;
           Fewest = Cost.Bytes;
         }
@@ -144,10 +149,12 @@ public:
   bool isTrying() const { return Trial.has_value(); }
 
   // Sets the options of a function. `skips` is then about it.
-  void enter(const llvm::Function &F) {
+  void enter(llvm::Function &F) {
     const auto Found = ByName.find(symbolName(F));
     // All values have been accepted before.
     (void)apply(Trial ? *Trial : Found == ByName.end() ? DefaultSet : Found->second);
+    if (Sets[*Current].ForSize && !F.hasOptNone())
+      F.addFnAttr(llvm::Attribute::OptimizeForSize);
   }
 
   // Sets the options of what is not about a single function.
@@ -164,6 +171,7 @@ private:
   struct Set {
     std::map<llvm::cl::Option *, std::string> Values;
     llvm::SmallVector<const SkippingOption *, 4> Skipped;
+    bool ForSize = false; // whether functions get the attribute `optsize`
   };
 
   std::string readMenu(llvm::StringRef Text) {
@@ -178,6 +186,12 @@ private:
       Line.split(Words, ' ', -1, /*KeepEmpty=*/false);
       for (llvm::StringRef Word : Words) {
         const auto [Name, Value] = Word.ltrim('-').split('=');
+        if (Name == kForcedAttribute) {
+          if (Value != "optsize")
+            return "-force-attribute: expected optsize, found '" + Value.str() + "'";
+          Added.ForSize = true;
+          continue;
+        }
         const auto Found = Known.find(Name);
         if (Found == Known.end())
           return "this LLVM has no option -" + Name.str();

@@ -24,6 +24,8 @@
 #include "llvm/CodeGen/MachineFunctionPass.h"
 #include "llvm/CodeGen/MachineInstr.h"
 #include "llvm/CodeGen/Passes.h"
+#include "llvm/CodeGen/TargetInstrInfo.h"
+#include "llvm/CodeGen/TargetSubtargetInfo.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/DebugInfo.h"
 #include "llvm/IR/DiagnosticHandler.h"
@@ -54,6 +56,7 @@ namespace compiler_opt {
 struct FunctionCost {
   uint64_t Bytes = 0;      // of code, and of its entry in the table for unwinding
   double Instructions = 0; // that a call executes, by the frequencies of blocks that the compiler estimates
+  double Calls = 0;        // of these, calls and repeated instructions, which take longer than others
 };
 using FunctionCosts = llvm::StringMap<FunctionCost>;
 
@@ -76,23 +79,26 @@ public:
 
   bool runOnMachineFunction(llvm::MachineFunction &F) override {
     if (IsCounting)
-      (*CountedCosts)[symbolName(F.getFunction())].Instructions = executed(F);
+      count(F, (*CountedCosts)[symbolName(F.getFunction())]);
     if (!Original->getResolver())
       Original->setResolver(getResolver()); // of which the wrapper disposes
     return static_cast<llvm::FunctionPass &>(*Original).runOnFunction(F.getFunction());
   }
 
 private:
-  double executed(const llvm::MachineFunction &F) {
+  void count(const llvm::MachineFunction &F, FunctionCost &Cost) {
     const auto &Frequencies = getAnalysis<llvm::MachineBlockFrequencyInfoWrapperPass>().getMBFI();
-    double Sum = 0;
+    const llvm::TargetInstrInfo &Target = *F.getSubtarget().getInstrInfo();
     for (const llvm::MachineBasicBlock &Block : F) {
-      int64_t Count = 0;
-      for (const llvm::MachineInstr &I : Block)
-        Count += !I.isMetaInstruction();
-      Sum += static_cast<double>(Count) * Frequencies.getBlockFreqRelativeToEntryBlock(&Block);
+      int64_t Instructions = 0, Calls = 0;
+      for (const llvm::MachineInstr &I : Block) {
+        Instructions += !I.isMetaInstruction();
+        Calls += I.isCall() || Target.getName(I.getOpcode()).starts_with("REP_");
+      }
+      const double Frequency = Frequencies.getBlockFreqRelativeToEntryBlock(&Block);
+      Cost.Instructions += static_cast<double>(Instructions) * Frequency;
+      Cost.Calls += static_cast<double>(Calls) * Frequency;
     }
-    return Sum;
   }
 
   static inline char ID = 0;

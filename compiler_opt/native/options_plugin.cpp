@@ -5,12 +5,12 @@
 //   MLGO_OPTIONS_MENU     file of sets of options; by default what is built in
 //   MLGO_OPTIONS_CHOICES  file of functions and their sets, where there is such a menu
 //   MLGO_OPTIONS_TRIAL    a number such as 1.02: try all sets on each module, and take for all other functions the set with
-//                         which they are smallest and execute at most so many times the instructions of the first set,
-//                         as the compiler estimates
+//                         which they are smallest and execute at most so many times the instructions and calls of the
+//                         first set, as the compiler estimates
 //   MLGO_OPTIONS_DEFAULT  without trials, number of the set of all other functions; by default 0, the set outside of functions
 //   MLGO_OPTIONS_LOG      file to write the functions of the module to, each as `BODY NAME`
-//   MLGO_OPTIONS_COSTS    file to write to what functions cost in trials, each as `BYTES INSTRUCTIONS ... NAME` with two
-//                         numbers for each set
+//   MLGO_OPTIONS_COSTS    file to write to what functions cost in trials, each as `BYTES INSTRUCTIONS CALLS ... NAME` with
+//                         three numbers for each set
 //   MLGO_OPTIONS_STRICT   1: fail the compilation if these settings cannot be followed; otherwise it continues without
 //                         any of these options, with a warning
 //   MLGO_LLVM_VERSION     the only version of LLVM to set options in, such as 22.1.2; by default any of this major version
@@ -165,7 +165,7 @@ private:
     for (const auto &First : Costs.front()) {
       for (const FunctionCosts &Each : Costs) {
         const FunctionCost Cost = Each.lookup(First.first());
-        Lines += formatv("{0} {1:f3} ", Cost.Bytes, Cost.Instructions);
+        Lines += formatv("{0} {1:f3} {2:f3} ", Cost.Bytes, Cost.Instructions, Cost.Calls);
       }
       Lines += (First.first() + "\n").str();
     }

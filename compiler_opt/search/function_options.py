@@ -74,20 +74,25 @@ class BytesBySet:
     Attributes:
       bodies: of F functions, and for each, the first module that has it.
       bytes: `[F, K]` int64, with each set, in all modules together.
-      instructions: `[F, K]` float64, that a call executes, as the compiler estimates.
+      instructions: `[F, K]` float64, that an execution takes, as the compiler estimates.
+      calls: `[F, K]` float64, those of them that are calls, or repeat themselves.
       failures: why modules failed; no function in them has a choice.
     """
 
     bodies: Mapping[Body, str]
     bytes: np.ndarray
     instructions: np.ndarray
+    calls: np.ndarray
     failures: Mapping[str, str]
 
     def best(self, max_instructions: float) -> np.ndarray:
         """The number of each function's set, `[F]`: of those that execute at most so many times what the first does."""
-        is_fast = self.instructions <= max_instructions * self.instructions[:, :1]
-        is_fast[:, 0] = True
-        best: np.ndarray = np.where(is_fast, self.bytes, _TOO_LARGE).argmin(axis=1)
+        with np.errstate(invalid="ignore"):  # Without a limit, of what is not executed.
+            is_slow = np.logical_or.reduce(
+                [executed > max_instructions * executed[:, :1] for executed in (self.instructions, self.calls)]
+            )
+        is_slow[:, 0] = False
+        best: np.ndarray = np.where(is_slow, _TOO_LARGE, self.bytes).argmin(axis=1)
         return best
 
     def choose(self, menu: Sequence[tuple[str, ...]], level: str, max_instructions: float) -> FunctionOptions:
@@ -168,7 +173,7 @@ def measure(
     again = (result.measurement for result in _compile(failed, policy, pool, FunctionOptions(tuple(menu[:1]))))
     refused = {body for each in again if each is not None for body in each.bodies.items()}
     bodies: dict[Body, str] = {}
-    rows: dict[Body, np.ndarray] = {}  # [K, 2] each
+    rows: dict[Body, np.ndarray] = {}  # [K, 3] each
     for module in modules:
         if module.name not in found:
             continue
@@ -179,8 +184,8 @@ def measure(
                 continue
             bodies.setdefault(body, module.name)
             rows[body] = rows.get(body, 0) + np.where(costs[:, :1] > 0, costs, _TOO_LARGE)
-    table = np.array([rows[body] for body in bodies], np.float64).reshape(len(bodies), len(menu), 2)
-    return BytesBySet(bodies, table[:, :, 0].astype(np.int64), table[:, :, 1], failures)
+    table = np.array([rows[body] for body in bodies], np.float64).reshape(len(bodies), len(menu), 3)
+    return BytesBySet(bodies, table[:, :, 0].astype(np.int64), table[:, :, 1], table[:, :, 2], failures)
 
 
 def _compile(

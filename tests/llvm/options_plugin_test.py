@@ -1,6 +1,7 @@
 """The options plugin: objects are those of options on the command line, function by function."""
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from compiler_opt.errors import ConfigError, ProtocolError
 from compiler_opt.llvm.advisors import mllvm
 from compiler_opt.llvm.elf import ElfFile
 from compiler_opt.llvm.options_plugin import (
+    FOR_SIZE,
     OPTIONS,
     FunctionOptions,
     environment,
@@ -120,6 +122,22 @@ def test_one_set_for_all_functions_gives_the_object_of_the_command_line(runner: 
         assert runner.with_plugin(FunctionOptions(MENU, default=number)) == objects[-1], options
     changing = [each != plain for each in objects[1:]]
     assert sum(changing) >= 5, changing
+
+
+@pytest.mark.both_compilers
+def test_an_attribute_in_the_code_generator_gives_the_code_of_that_attribute(runner: Runner) -> None:
+    """At -O2, of IR that is optimised already, since the attribute changes what the optimiser does."""
+    menu = ((), (FOR_SIZE,))
+    assert runner.run("-O2", "-S", "-emit-llvm").returncode == 0
+    ir = (runner.folder / "a.o").read_text()
+    runner.source = runner.folder / "plain.ll"
+    runner.source.write_text(ir)
+    words = ("-O2", "-Xclang", "-disable-llvm-passes")
+    plain = runner.plain((), *words)
+    assert runner.with_plugin(FunctionOptions(menu), *words) == plain
+    found = runner.with_plugin(FunctionOptions(menu, default=1), *words)
+    runner.source.write_text(re.sub(r"(?m)^(attributes #\d+ = { )", r"\1optsize ", ir))
+    assert runner.plain((), *words) == found != plain
 
 
 @pytest.mark.both_compilers
