@@ -3,13 +3,14 @@
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Final, Literal
 
 from compiler_opt.errors import ToolchainError
 from compiler_opt.files import one_line, shown
 from compiler_opt.llvm import processes
-from compiler_opt.llvm.options_plugin import FOR_SIZE
-from compiler_opt.llvm.pass_options import TEXT, PassOption, list_pass_options, parse_option
+from compiler_opt.llvm.options_plugin import FOR_SIZE, PASSES
+from compiler_opt.llvm.pass_options import TEXT, PassOption, list_pass_options, option_name, parse_option
 from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.spawn import describe_exit
@@ -97,12 +98,12 @@ def usable_options(source: OptionSets | Literal["auto"], toolchain: Toolchain, t
     something, or writes other files than the object.
 
     Raises:
-      ToolchainError: the compiler cannot compile without any options either.
+      ToolchainError: the compiler cannot compile without any options either, or does not load the plugin.
     """
     sets = shipped(toolchain.version[0]) if isinstance(source, str) else source
     if not sets:
         return UsableOptions()
-    trial = _Trial(toolchain)
+    trial = _Trial(toolchain, sets.plugin)
     left_out = [
         LeftOut(option, _where(level, architecture), "it is given twice; the first counts")
         for architecture, level, option in sets.repeated
@@ -118,7 +119,7 @@ def usable_options(source: OptionSets | Literal["auto"], toolchain: Toolchain, t
         for architecture, of_levels in sets.menus.items()
     }
     targets = dict(zip(sets.targets, others, strict=True))
-    return UsableOptions(OptionSets(levels, targets, menus=menus, trials=trials), tuple(left_out))
+    return UsableOptions(OptionSets(levels, targets, menus=menus, trials=trials, plugin=sets.plugin), tuple(left_out))
 
 
 def _where(level: str, architecture: str) -> str:
@@ -128,10 +129,12 @@ def _where(level: str, architecture: str) -> str:
 class _Trial:
     """Compiles with options of LLVM's passes, for nothing but to see whether that works."""
 
-    def __init__(self, toolchain: Toolchain) -> None:
+    def __init__(self, toolchain: Toolchain, plugin: Path | None) -> None:
         self._clang = toolchain.clang
         self._own_architecture = toolchain.target.split("-")[0]
-        self._known = list_pass_options(toolchain.clang)
+        self._known = self._known_by_function = list_pass_options(toolchain.clang)
+        if plugin is not None:
+            self._known_by_function = list_pass_options(toolchain.clang, plugin)
 
     def usable(self, options: Iterable[str], level: str, architecture: str, left_out: list[LeftOut]) -> Iterable[str]:
         """Those that work together, for a target (empty for the compiler's own); adds the others to `left_out`."""
@@ -160,9 +163,7 @@ class _Trial:
     ) -> Iterator[tuple[str, ...]]:
         """The sets for single functions of options that the compiler has; not tried, as that is what a search does."""
         for options in menu:
-            refused = {
-                option: reason for option in options if option != FOR_SIZE and (reason := _refusal(option, self._known))
-            }
+            refused = {option: reason for option in options if (reason := self._refusal_by_function(option))}
             if not refused:
                 yield tuple(options)
             where = f"{_where(level, architecture)}, for single functions"

@@ -72,6 +72,8 @@ def deployed_options(
         user_cache().build(toolchains[major], OPTIONS, scratch / library, [source])
         content = files[Path("lib") / library] = (scratch / library).read_bytes()
         plugins[major] = DriverPlugin(DriverFile.of(library, content))
+        if options.plugin is not None:
+            files[Path("lib") / options.deployed_plugin()] = options.plugin.read_bytes()
     texts = "".join(options.text() for _, options in sorted(by_compiler.items()))
     return DeployedPolicy(
         problem="pass_options",

@@ -8,6 +8,7 @@ read_costs(scratch, len(options.menu))                              # of trials
 """
 
 import dataclasses
+import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -25,7 +26,9 @@ from compiler_opt.llvm.plugin import NATIVE, PluginKind, c_literal, load_option,
 from compiler_opt.llvm.probe import TIMEOUT_S, probe_module
 from compiler_opt.llvm.toolchain import Toolchain
 
-_NAMES = "options_plugin.cpp function_options.h option_trials.h body_fingerprints.h plugin_environment.h"
+_NAMES = (
+    "options_plugin.cpp function_options.h function_passes.h option_trials.h body_fingerprints.h plugin_environment.h"
+)
 SOURCES = tuple(NATIVE / name for name in _NAMES.split())
 """What it is built from."""
 
@@ -34,6 +37,9 @@ MAX_INSTRUCTIONS = {"Oz": 1.02, "Os": 1.02, "O2": 1.0, "O3": 1.0}
 
 FOR_SIZE = "-force-attribute=optsize"
 """Of single functions only: the code generator takes the function for one with that attribute."""
+
+PASSES = "passes"
+"""`-passes=NAME` in a set runs this function pass of the optimiser on a function before its code is generated."""
 
 _FUNCTIONS_FILE, _COSTS_FILE = "functions.txt", "costs.txt"
 _MAX_FUNCTIONS_BYTES = 1 << 28
@@ -56,6 +62,7 @@ class FunctionOptions:
         is smallest and executes at most so many times the instructions of the first set, as the compiler estimates; 0
         for no trials.
       level: the optimisation level that they are for.
+      plugin: a pass plugin of the user's own, whose options sets may have, and passes after `-passes=`.
 
     Raises:
       ConfigError: there is no set, a number is not that of a set, or a name has a line break.
@@ -66,6 +73,7 @@ class FunctionOptions:
     default: int = 0
     level: str = "Oz"
     trial: float = 0.0
+    plugin: Path | None = None
 
     def __post_init__(self) -> None:
         for option in (option for options in self.menu for option in options):
@@ -85,15 +93,31 @@ class FunctionOptions:
         """The choices as the plugin reads them."""
         return "".join(f"{number} {body:016x} {name}\n" for (name, body), number in sorted(self.choices.items()))
 
+    def deployed_plugin(self) -> str:
+        """A file name for `plugin` that identifies its content; empty without one. Raises ConfigError if it is gone."""
+        if self.plugin is None:
+            return ""
+        try:
+            digest = hashlib.sha256(self.plugin.read_bytes()).hexdigest()
+        except OSError as error:
+            raise ConfigError(f"{self.plugin}: {error.strerror}") from None
+        return f"{self.plugin.stem}-{digest[:16]}.so"
+
     def text(self) -> str:
         """All of it; equal texts mean equal options."""
-        return f"{self.level}\n{self.menu_text()}{self.default}\n{self.trial!r}\n{self.choices_text()}"
+        plugin = f"{self.deployed_plugin()}\n" if self.plugin is not None else ""
+        return f"{self.level}\n{self.menu_text()}{self.default}\n{self.trial!r}\n{plugin}{self.choices_text()}"
 
     def embedded_source(self) -> str:
-        """C++ that builds menu and choices into the plugin, where the first set is the default."""
+        """C++ that builds them into our plugin, where the first set is the default.
+
+        It loads the user's plugin, if any, from the file `deployed_plugin` beside it.
+        """
         texts = {"menu": self.menu_text(), "choices": self.choices_text()}
         if self.trial:
             texts["trial"] = repr(self.trial)
+        if self.plugin is not None:
+            texts["plugin"] = self.deployed_plugin()
         definitions = (
             f'extern "C" extern const char mlgo_options_{name}[];\nconst char mlgo_options_{name}[] =\n'
             + "".join(f"  {c_literal(_bytes(line))}\n" for line in ("", *re.findall(r".*\n|.+$", text)))
@@ -122,6 +146,7 @@ def environment(options: FunctionOptions, folder: Path) -> dict[str, str]:
     return {
         "MLGO_OPTIONS_MENU": str(menu),
         "MLGO_OPTIONS_CHOICES": str(choices),
+        "MLGO_OPTIONS_PLUGIN": str(options.plugin.absolute()) if options.plugin is not None else "",
         "MLGO_OPTIONS_DEFAULT": str(options.default),
         "MLGO_OPTIONS_TRIAL": repr(options.trial) if options.trial else "",
         "MLGO_OPTIONS_LOG": str(folder / _FUNCTIONS_FILE),

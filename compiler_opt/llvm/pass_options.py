@@ -80,11 +80,11 @@ def parse_option(text: str) -> tuple[str, str | None]:
     return match[1], match[2]
 
 
-def list_pass_options(clang: Path) -> dict[str, PassOption]:
-    """All options of a compiler by name, for its default target; takes some 50 ms.
+def list_pass_options(clang: Path, plugin: Path | None = None) -> dict[str, PassOption]:
+    """All options of a compiler by name, also those of a pass plugin, for its default target; takes some 50 ms.
 
     Raises:
-      ToolchainError: it cannot be run, or prints no list.
+      ToolchainError: it cannot be run, does not load the plugin, or prints no list.
     """
     with scratch_directory() as scratch:
         source = scratch / "empty.c"
@@ -92,6 +92,8 @@ def list_pass_options(clang: Path) -> dict[str, PassOption]:
         printed = []
         for option in ("-help-list-hidden", "-print-all-options"):
             command = [str(clang), "-c", str(source), "-o", str(scratch / "empty.o"), "-mllvm", option]
+            if plugin is not None:
+                command += ["-Xclang", "-load", "-Xclang", str(plugin.absolute())]
             result = processes.run(command, timeout_s=_TIMEOUT_S, sandbox=Sandbox.for_folder(scratch))
             if not result.ok:
                 raise ToolchainError(f"{clang}: -mllvm {option}: {result.describe()}")

@@ -1,11 +1,13 @@
 // Options of LLVM's passes that differ between the functions of a module.
 //
 //   FunctionOptions Options;
-//   std::string Error = Options.read(menu, choices, number of the default set);
+//   std::string Error = Options.load(path);   // if there is a plugin of the user's own
+//   Error = Options.read(menu, choices, number of the default set);
 //   Options.start(module);                // before its pipeline runs
 //   if (Options.beginTrials(module))      // before code is generated for any of its functions
 //     Options.tryOut(maximum, generate);  // chooses sets by generating code with each
 //   Options.enter(function);              // before code is generated for it
+//   Options.prepare(function, machine);   // runs its passes
 //   Options.leave();                      // before anything else
 //
 // A menu has a set of options on each line, such as `-min-jump-table-entries=7 -disable-machine-cse=true`; the first
@@ -15,15 +17,19 @@
 //
 // Most options are variables of the process that passes read when they run, so that they can be set before a function
 // and set back after it. Those in `kSkippingOptions` are read when the code generator's pipeline is built: the passes
-// stay in it, and `skips` says whether to pass over them in the current function. `-force-attribute=optsize` gives a
-// function that attribute, as LLVM's option of the name does in the optimiser.
+// stay in it, and `skips` says whether to pass over them in the current function. Two are no options of the code
+// generator's: `-force-attribute=optsize` gives a function that attribute, as LLVM's option of the name does in the
+// optimiser, and `-passes=NAME` runs a function pass of the optimiser, which may be one of a user's plugin. Both happen
+// before the function's code is generated.
 
 #ifndef COMPILER_OPT_NATIVE_FUNCTION_OPTIONS_H_
 #define COMPILER_OPT_NATIVE_FUNCTION_OPTIONS_H_
 
 #include "body_fingerprints.h"
+#include "function_passes.h"
 #include "option_trials.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -32,6 +38,7 @@
 #include "llvm/IR/Function.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Target/TargetMachine.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -74,6 +81,9 @@ inline constexpr llvm::StringLiteral kForcedAttribute = "force-attribute";
 // Not for several threads: options belong to the process.
 class FunctionOptions {
 public:
+  // See `FunctionPasses`.
+  std::string load(llvm::StringRef Plugin) { return Passes.load(Plugin); }
+
   // Reads both texts, and applies the first set. Returns an error message, or an empty string on success. After an
   // error, all options are as before.
   std::string read(llvm::StringRef Menu, llvm::StringRef Choices, size_t DefaultSet) {
@@ -157,8 +167,21 @@ public:
       F.addFnAttr(llvm::Attribute::OptimizeForSize);
   }
 
+  // Runs the passes of a function's set, if any, on it; those of each function once before `leave`. Returns whether it
+  // did. `enter` was called before.
+  bool prepare(llvm::Function &F, llvm::function_ref<llvm::TargetMachine &()> Machine) {
+    const llvm::StringRef Pipeline = Sets[*Current].Passes;
+    if (Pipeline.empty() || F.hasOptNone() || !Prepared.insert(&F).second)
+      return false;
+    Passes.run(Pipeline, F, Machine());
+    return true;
+  }
+
   // Sets the options of what is not about a single function.
-  void leave() { (void)apply(0); }
+  void leave() {
+    (void)apply(0);
+    Prepared.clear();
+  }
 
   // Whether a pass is passed over in the current function.
   bool skips(llvm::StringRef Pass) const {
@@ -172,6 +195,7 @@ private:
     std::map<llvm::cl::Option *, std::string> Values;
     llvm::SmallVector<const SkippingOption *, 4> Skipped;
     bool ForSize = false; // whether functions get the attribute `optsize`
+    std::string Passes;
   };
 
   std::string readMenu(llvm::StringRef Text) {
@@ -190,6 +214,12 @@ private:
           if (Value != "optsize")
             return "-force-attribute: expected optsize, found '" + Value.str() + "'";
           Added.ForSize = true;
+          continue;
+        }
+        if (Name == "passes") {
+          if (std::string Error = Passes.check(Value); !Error.empty())
+            return "-passes: " + Error;
+          Added.Passes = Value.str();
           continue;
         }
         const auto Found = Known.find(Name);
@@ -266,6 +296,8 @@ private:
     return "";
   }
 
+  FunctionPasses Passes;
+  llvm::DenseSet<const llvm::Function *> Prepared;
   std::vector<Set> Sets;
   std::set<llvm::cl::Option *> Ours; // not on the command line
   std::map<std::pair<std::string, uint64_t>, size_t> Choices;

@@ -4,6 +4,7 @@
 //
 //   MLGO_OPTIONS_MENU     file of sets of options; by default what is built in
 //   MLGO_OPTIONS_CHOICES  file of functions and their sets, where there is such a menu
+//   MLGO_OPTIONS_PLUGIN   a pass plugin of the user's own, whose options and passes the sets may name
 //   MLGO_OPTIONS_TRIAL    a number such as 1.02: try all sets on each module, and take for all other functions the set with
 //                         which they are smallest and execute at most so many times the instructions and calls of the
 //                         first set, as the compiler estimates
@@ -17,7 +18,8 @@
 //
 // The first set is in force when pipelines are built, in the optimiser, where a function's code becomes part of others, and
 // outside of functions. The code generator of x86 takes one function after the other through all of its passes, and begins
-// each with its dominator tree (a wrapper of that analysis notices). It also asks for each optional pass of each function
+// each with its dominator tree (a wrapper of that analysis notices, and runs the passes of the optimiser that the
+// function's set has). It also asks for each optional pass of each function
 // whether to run it. Where there is a pass over the module between (the machine outliner; other targets have such passes),
 // what comes after it runs under the set of the last function.
 //
@@ -56,11 +58,12 @@
 #include <utility>
 #include <vector>
 
-// What is built into the plugin, if anything: a generated source file defines both.
+// What is built into the plugin, if anything, in a generated source file.
 extern "C" {
 extern const char mlgo_options_menu[] __attribute__((weak));
 extern const char mlgo_options_choices[] __attribute__((weak));
 extern const char mlgo_options_trial[] __attribute__((weak));
+extern const char mlgo_options_plugin[] __attribute__((weak));
 }
 
 namespace {
@@ -146,7 +149,8 @@ public:
     if (MaxInstructions && options().beginTrials(*F.getParent()))
       tryOut(*F.getParent());
     options().enter(F);
-    return DominatorTreeWrapperPass::runOnFunction(F);
+    const bool Changed = options().prepare(F, [&]() -> TargetMachine & { return machine(); });
+    return DominatorTreeWrapperPass::runOnFunction(F) || Changed;
   }
 
   bool doFinalization(Module &M) override {
@@ -155,11 +159,15 @@ public:
   }
 
 private:
-  void tryOut(const Module &M) {
+  TargetMachine &machine() const {
     const auto *const Config = getAnalysisIfAvailable<TargetPassConfig>();
     if (!Config)
       compiler_opt::fail("options of functions: the code generator has no target machine");
-    const compiler_opt::TrialModule Trial(M, Config->getTM<TargetMachine>());
+    return Config->getTM<TargetMachine>();
+  }
+
+  void tryOut(const Module &M) {
+    const compiler_opt::TrialModule Trial(M, machine());
     const auto Costs = options().tryOut(MaxInstructions, [&] { return Trial.measure(); });
     std::string Lines;
     for (const auto &First : Costs.front()) {
@@ -212,6 +220,12 @@ std::string readOptions(FunctionOptions &Read) {
     Trial = mlgo_options_trial;
   if (Trial && (StringRef(Trial).getAsDouble(MaxInstructions) || !(MaxInstructions > 0)))
     return std::string("MLGO_OPTIONS_TRIAL: expected a number above 0, found ") + Trial;
+  const char *Plugin = variable("MLGO_OPTIONS_PLUGIN");
+  if (!Plugin && !MenuPath && &mlgo_options_plugin)
+    Plugin = mlgo_options_plugin;
+  if (Plugin)
+    if (std::string Error = Read.load(Plugin); !Error.empty())
+      return Error;
   if (!MenuPath && &mlgo_options_menu)
     return Read.read(mlgo_options_menu, mlgo_options_choices, 0);
   if (!MenuPath)

@@ -4,12 +4,15 @@
      "about": {"compiler": "clang 22.1.8", ...},
      "levels": {"Oz": ["-enable-load-pre=false", ...], "O2": [...]},
      "targets": {"riscv64": {"Oz": [...]}},
-     "menus": {"x86_64": {"Oz": [["-disable-lsr=true"], ...]}}}
+     "menus": {"x86_64": {"Oz": [["-disable-lsr=true"], ...]}},
+     "plugin": "my_pass.so"}
 
 `targets` replaces the sets of levels for an architecture, as the first part of a target triple spells it. `menus` has
 what single functions may have besides, those first that gain most: `optimize` measures which is best for each, and a
-deployment with trials lets the compiler do so. Only `format` and `levels` are required. Of an option that a set has
-twice, the first counts. Those that ship are in `shipped/`, one file for each major version of clang.
+deployment with trials lets the compiler do so. `plugin` is a pass plugin of the user's own, by its path from the file's
+folder: menus may have its options, and `-passes=NAME` for its passes. Only `format` and `levels` are required. Of an
+option that a set has twice, the first counts. Those that ship are in `shipped/`, one file for each major version of
+clang.
 """
 
 import dataclasses
@@ -50,6 +53,7 @@ class _File:
     targets: dict[str, dict[str, _Set]] = dataclasses.field(default_factory=dict)
     menus: dict[str, dict[str, _Menu]] = dataclasses.field(default_factory=dict)
     about: dict[str, Json] = dataclasses.field(default_factory=dict)
+    plugin: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +68,7 @@ class OptionSets:
         `levels`), level, option.
       menus: by architecture and level, what single functions may have besides, or in place of the same options.
       trials: how many of these the compiler tries on each function; those of a file are 0.
+      plugin: a pass plugin of the user's own, whose options and passes menus may have; see `FunctionOptions`.
     """
 
     levels: Mapping[str, tuple[str, ...]]
@@ -72,6 +77,7 @@ class OptionSets:
     repeated: tuple[tuple[str, str, str], ...] = ()
     menus: Mapping[str, Mapping[str, tuple[tuple[str, ...], ...]]] = dataclasses.field(default_factory=dict)
     trials: int = 0
+    plugin: Path | None = None
 
     def __post_init__(self) -> None:
         """Raises ConfigError: a level, an architecture or an option cannot be one, or an option is given twice."""
@@ -111,7 +117,9 @@ class OptionSets:
     def by_function(self, level: str, architecture: str) -> FunctionOptions | None:
         """The sets of `menu` that the compiler is to try, after `options`; None if there are none."""
         menu = self.menu(level, architecture)[: self.trials + 1]
-        return FunctionOptions(menu, level=level, trial=MAX_INSTRUCTIONS[level]) if self.trials and menu else None
+        if not (self.trials and menu):
+            return None
+        return FunctionOptions(menu, level=level, trial=MAX_INSTRUCTIONS[level], plugin=self.plugin)
 
     def at(self, level: str) -> "OptionSets":
         """The sets of one level alone; equal to `OptionSets({})` if there are none."""
@@ -121,7 +129,7 @@ class OptionSets:
 
         targets = {name: only(each) for name, each in self.targets.items() if level in each}
         menus = {name: {level: each[level]} for name, each in self.menus.items() if level in each}
-        return OptionSets(only(self.levels), targets, menus=menus)
+        return OptionSets(only(self.levels), targets, menus=menus, plugin=self.plugin if menus else None)
 
     def of_module(self, module: Module, toolchain: Toolchain) -> tuple[str, ...]:
         """Those for a module's level and target; none if its own options are missing, so that it cannot compile."""
@@ -152,7 +160,8 @@ class OptionSets:
                 for architecture, sets in (("", file.levels), *file.targets.items())
             )
             targets = dict(zip(file.targets, others, strict=True))
-            return cls(levels, targets, file.about, tuple(repeated), file.menus)
+            plugin = path.parent / file.plugin if file.plugin else None
+            return cls(levels, targets, file.about, tuple(repeated), file.menus, plugin=plugin)
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from None
 
@@ -161,6 +170,8 @@ class OptionSets:
         content = {"format": FORMAT, "about": self.about, "levels": self.levels, "targets": self.targets}
         if self.menus:
             content["menus"] = self.menus
+        if self.plugin is not None:
+            content["plugin"] = str(self.plugin.absolute())
         write_json(path, content)
 
 

@@ -87,7 +87,7 @@ def test_the_users_option_wins_in_every_function(deployed: Deployed) -> None:
 
 def test_the_environment_changes_nothing(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = deployed.driver("-Oz")
-    for name in ("MENU", "CHOICES", "TRIAL", "DEFAULT", "LOG", "STRICT"):
+    for name in ("MENU", "CHOICES", "PLUGIN", "TRIAL", "DEFAULT", "LOG", "STRICT"):
         monkeypatch.setenv(f"MLGO_OPTIONS_{name}", "/no/such/file")
     assert deployed.driver("-Oz") == expected
 

@@ -128,7 +128,7 @@ inline void configure_plugins(const std::vector<Policy> &policies, const char *o
                                "MLGO_INLINER_DIFFERENCES", "MLGO_INLINER_LEVELS", "MLGO_INLINER_STRICT",
                                "MLGO_REGALLOC_POLICY", "MLGO_REGALLOC_LOG", "MLGO_REGALLOC_CHANNEL", "MLGO_REGALLOC_MODE",
                                "MLGO_REGALLOC_LEVELS", "MLGO_REGALLOC_STRICT", "MLGO_OPTIONS_MENU",
-                               "MLGO_OPTIONS_CHOICES", "MLGO_OPTIONS_TRIAL", "MLGO_OPTIONS_DEFAULT",
+                               "MLGO_OPTIONS_CHOICES", "MLGO_OPTIONS_PLUGIN", "MLGO_OPTIONS_TRIAL", "MLGO_OPTIONS_DEFAULT",
                                "MLGO_OPTIONS_LOG", "MLGO_OPTIONS_COSTS", "MLGO_OPTIONS_STRICT"})
     unsetenv(variable);
   for (const Policy &policy : policies) {
