@@ -146,7 +146,7 @@ def deploy(
         neither policies nor options that a compiler takes.
       OutputError: the prefix cannot be written; an earlier deployment still works.
     """
-    if not requests and not options:
+    if not requests and not options and not option_trials:
         raise ConfigError("--policy: expected a policy, or options without one (--options), found neither; give either")
     if not requests and not option_trials and pin_clang:
         raise ConfigError(

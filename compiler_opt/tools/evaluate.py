@@ -156,7 +156,7 @@ def _options(corpus: Corpus, problem: AnyProblem, toolchain: Toolchain) -> Optio
     """
     options = _OPTIONS.usable(toolchain, AUTO if problem.objective.is_size else NONE)
     applied = (options.apply(module, toolchain) for module in corpus.modules)
-    if any(module.pass_options or module.function_options for module in applied):
+    if any(module.pass_options or module.function_options is not None for module in applied):
         return options
     if _OPTIONS.value not in (None, NONE):
         where = f"--options={_OPTIONS.value}: has none that this compiler can take for {_counted(_levels(corpus))}"
