@@ -100,7 +100,12 @@ def entry() -> int:
     with scratch_directory() as scratch, exclusive_directory(output, "--output_dir"):
         clangs = [toolchain.clang for toolchain in toolchains]
         deployment = deploy(
-            requests, scratch / "prefix", clangs, options=_OPTIONS.read(), option_trials=_OPTIONS.trials
+            requests,
+            scratch / "prefix",
+            clangs,
+            options=_OPTIONS.read(),
+            option_trials=_OPTIONS.trials,
+            pass_plugin=_OPTIONS.pass_plugin,
         )
         deployed = {
             str(each.major): {level: list(options) for level, options in each.options.sets.levels.items()}

@@ -66,6 +66,7 @@ def entry() -> None:
             [toolchain.clang],
             options=_OPTIONS.read(),
             option_trials=_OPTIONS.trials,
+            pass_plugin=_OPTIONS.pass_plugin,
             never_worse=_NEVER_WORSE.value,
             strict=True,
         )

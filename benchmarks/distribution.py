@@ -68,6 +68,7 @@ def entry() -> int:
             [toolchain.clang],
             options=_OPTIONS.read(),
             option_trials=_OPTIONS.trials,
+            pass_plugin=_OPTIONS.pass_plugin,
         )
         [compiler] = deployment.compilers
         policies = {policy.name: [policy.checksum, *policy.levels] for policy in deployment.policies}

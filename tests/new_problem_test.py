@@ -146,7 +146,7 @@ def _sizes_with_each_set(toolchain: Toolchain, folder: Path) -> list[dict[str, i
     menu = sets.menu("Oz", "x86_64")
     sizes = []
     for number in range(len(menu)):
-        options = FunctionOptions(menu, default=number, plugin=sets.plugin)
+        options = FunctionOptions(menu, default=number, plugin=folder / "rebase.so")
         command = f"{toolchain.clang} -Oz {load_option(options_plugin(toolchain))} -c state.c -o constant.o"
         _shell(command, folder, environment(options, folder))
         sizes.append(dict(read_object_sizes(folder / "constant.o").functions))

@@ -111,6 +111,7 @@ def deploy(
     options: OptionSets | Literal["auto"] = NO_OPTIONS,
     function_options: FunctionOptions | None = None,
     option_trials: int = 0,
+    pass_plugin: Path | None = None,
     never_worse: bool = False,
     never_worse_above_kb: int = 0,
     strict: bool = False,
@@ -131,6 +132,8 @@ def deploy(
       function_options: those of single functions, for one compiler; at their level, in place of `options`.
       option_trials: how many sets of the menu of `options` a compiler tries on each function besides the first, by
         generating code with each of them.
+      pass_plugin: a plugin for one compiler, whose options and passes that menu may have; it becomes a part of the
+        deployment, and compilations load it.
       never_worse: compile both ways and keep the smaller object, in twice the time, where no policy for speed decides.
       never_worse_above_kb: do so only if the policy's object has more text than this; a kB is 1000 bytes.
       strict: fail rather than compile without a policy.
@@ -200,7 +203,10 @@ def deploy(
             if policy.card is not None:
                 files[SHARE / name / CARD_FILE] = policy.card.to_json().encode()
                 files[SHARE / name / MARKDOWN_FILE] = policy.card.to_markdown().encode()
-        usable = {major: usable_options(options, toolchain, option_trials) for major, toolchain in toolchains.items()}
+        usable = {
+            major: usable_options(options, toolchain, option_trials, pass_plugin)
+            for major, toolchain in toolchains.items()
+        }
         for by_compiler in _by_function(function_options, usable, toolchains):
             deployed.append(deployed_options(by_compiler, toolchains, files, scratch))
         first, *_ = compilers = tuple(

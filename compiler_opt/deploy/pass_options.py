@@ -91,8 +91,12 @@ class UsableOptions:
             yield f"{option} is left out at {', '.join(where)}: {reason}"
 
 
-def usable_options(source: OptionSets | Literal["auto"], toolchain: Toolchain, trials: int = 0) -> UsableOptions:
+def usable_options(
+    source: OptionSets | Literal["auto"], toolchain: Toolchain, trials: int = 0, pass_plugin: Path | None = None
+) -> UsableOptions:
     """Tries the options of a file, or those that ship, with a compiler, which is to try `trials` sets on functions.
+
+    Menus may have options and passes of a pass plugin, if it is given.
 
     An option is left out if the compiler does not have it, if it takes text, or if a compilation with it fails, prints
     something, or writes other files than the object.
@@ -103,7 +107,7 @@ def usable_options(source: OptionSets | Literal["auto"], toolchain: Toolchain, t
     sets = shipped(toolchain.version[0]) if isinstance(source, str) else source
     if not sets:
         return UsableOptions()
-    trial = _Trial(toolchain, sets.plugin)
+    trial = _Trial(toolchain, pass_plugin)
     left_out = [
         LeftOut(option, _where(level, architecture), "it is given twice; the first counts")
         for architecture, level, option in sets.repeated
@@ -119,7 +123,7 @@ def usable_options(source: OptionSets | Literal["auto"], toolchain: Toolchain, t
         for architecture, of_levels in sets.menus.items()
     }
     targets = dict(zip(sets.targets, others, strict=True))
-    return UsableOptions(OptionSets(levels, targets, menus=menus, trials=trials, plugin=sets.plugin), tuple(left_out))
+    return UsableOptions(OptionSets(levels, targets, menus=menus, trials=trials, plugin=pass_plugin), tuple(left_out))
 
 
 def _where(level: str, architecture: str) -> str:
@@ -133,6 +137,7 @@ class _Trial:
         self._clang = toolchain.clang
         self._own_architecture = toolchain.target.split("-")[0]
         self._known = self._known_by_function = list_pass_options(toolchain.clang)
+        self._has_plugin = plugin is not None
         if plugin is not None:
             self._known_by_function = list_pass_options(toolchain.clang, plugin)
 
@@ -168,6 +173,12 @@ class _Trial:
                 yield tuple(options)
             where = f"{_where(level, architecture)}, for single functions"
             left_out += [LeftOut(option, where, reason) for option, reason in refused.items()]
+
+    def _refusal_by_function(self, option: str) -> str:
+        """As `_refusal`, of what single functions may have."""
+        if option_name(option) == PASSES:
+            return "" if self._has_plugin else "it runs passes, which need --pass_plugin"
+        return "" if option == FOR_SIZE else _refusal(option, self._known_by_function)
 
     def _problem(self, options: Sequence[str], level: str, architecture: str) -> str:
         """What is wrong with a compilation, such as "prints ..."; empty if nothing is."""

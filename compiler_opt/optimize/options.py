@@ -46,9 +46,6 @@ class _Found:
 def _menu(run: Optimization, corpus: Corpus) -> Sequence[tuple[str, ...]]:
     """The sets that functions may have; () if there are none, or if the modules have another set than the first one."""
     menu = run.settings.pass_options.menu(run.settings.level.removeprefix("-"), run.toolchain.target.partition("-")[0])
-    if run.settings.pass_options.plugin is not None:
-        run.notes.append("All functions have the same options of LLVM's passes: the menu is for trials, with a plugin.")
-        return ()
     if not menu or any(module.pass_options != menu[0] for module in corpus.modules):
         return ()
     try:

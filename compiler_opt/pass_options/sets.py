@@ -4,15 +4,12 @@
      "about": {"compiler": "clang 22.1.8", ...},
      "levels": {"Oz": ["-enable-load-pre=false", ...], "O2": [...]},
      "targets": {"riscv64": {"Oz": [...]}},
-     "menus": {"x86_64": {"Oz": [["-disable-lsr=true"], ...]}},
-     "plugin": "my_pass.so"}
+     "menus": {"x86_64": {"Oz": [["-disable-lsr=true"], ...]}}}
 
 `targets` replaces the sets of levels for an architecture, as the first part of a target triple spells it. `menus` has
 what single functions may have besides, those first that gain most: `optimize` measures which is best for each, and a
-deployment with trials lets the compiler do so. `plugin` is a pass plugin of the user's own, by its path from the file's
-folder: menus may have its options, and `-passes=NAME` for its passes. Only `format` and `levels` are required. Of an
-option that a set has twice, the first counts. Those that ship are in `shipped/`, one file for each major version of
-clang.
+deployment with trials lets the compiler do so. Only `format` and `levels` are required. Of an option that a set has
+twice, the first counts. Those that ship are in `shipped/`, one file for each major version of clang.
 """
 
 import dataclasses
@@ -53,7 +50,6 @@ class _File:
     targets: dict[str, dict[str, _Set]] = dataclasses.field(default_factory=dict)
     menus: dict[str, dict[str, _Menu]] = dataclasses.field(default_factory=dict)
     about: dict[str, Json] = dataclasses.field(default_factory=dict)
-    plugin: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +64,8 @@ class OptionSets:
         `levels`), level, option.
       menus: by architecture and level, what single functions may have besides, or in place of the same options.
       trials: how many of these the compiler tries on each function; those of a file are 0.
-      plugin: a pass plugin of the user's own, whose options and passes menus may have; see `FunctionOptions`.
+      plugin: a pass plugin of the user's own, whose options and passes menus may have, see `FunctionOptions`; a file
+        has none.
     """
 
     levels: Mapping[str, tuple[str, ...]]
@@ -160,8 +157,7 @@ class OptionSets:
                 for architecture, sets in (("", file.levels), *file.targets.items())
             )
             targets = dict(zip(file.targets, others, strict=True))
-            plugin = path.parent / file.plugin if file.plugin else None
-            return cls(levels, targets, file.about, tuple(repeated), file.menus, plugin=plugin)
+            return cls(levels, targets, file.about, tuple(repeated), file.menus)
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from None
 
@@ -170,8 +166,6 @@ class OptionSets:
         content = {"format": FORMAT, "about": self.about, "levels": self.levels, "targets": self.targets}
         if self.menus:
             content["menus"] = self.menus
-        if self.plugin is not None:
-            content["plugin"] = str(self.plugin.absolute())
         write_json(path, content)
 
 

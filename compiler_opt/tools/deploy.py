@@ -106,6 +106,7 @@ def entry() -> None:
             decisions=[Path(name) for name in _DECISIONS.value],
             options=options,
             option_trials=_OPTIONS.trials,
+            pass_plugin=_OPTIONS.pass_plugin,
             never_worse=_NEVER_WORSE.value or _NEVER_WORSE_ABOVE_KB.value is not None,
             never_worse_above_kb=_NEVER_WORSE_ABOVE_KB.value or 0,
             strict=_STRICT.value,

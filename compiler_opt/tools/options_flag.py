@@ -6,9 +6,10 @@ from typing import Literal
 from absl import flags
 
 from compiler_opt.deploy.pass_options import AUTO, NO_OPTIONS, UsableOptions, usable_options
+from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.pass_options.sets import OptionSets
-from compiler_opt.tools import entry_point
+from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.shared_flags import NONE
 
 
@@ -30,6 +31,11 @@ class OptionsFlag:
                 0,
                 100,
             )
+            self._pass_plugin = shared_flags.path(
+                "pass_plugin",
+                "A pass plugin of your own, whose options and passes the menu of --options may have "
+                "(docs/new_problem.md); the compiler loads it.",
+            )
 
     @property
     def value(self) -> str | None:
@@ -42,6 +48,18 @@ class OptionsFlag:
         """Of `--option_trials`."""
         return self._trials.value if self._trials is not None else 0
 
+    @property
+    def pass_plugin(self) -> Path | None:
+        """Of `--pass_plugin`; raises ConfigError if there is no such file, or if nothing is tried."""
+        path: Path | None = self._pass_plugin.value if self._trials is not None else None
+        if path is None:
+            return None
+        if not path.is_file():
+            raise ConfigError(f"--pass_plugin={path}: no such file")
+        if not self.trials:
+            raise ConfigError(f"--pass_plugin={path}: only trials use it; give --option_trials")
+        return path
+
     def read(self, default: str = AUTO) -> OptionSets | Literal["auto"]:
         """What is asked for, or what `default` asks for if nothing is; raises ConfigError if a file cannot be read."""
         name = default if self.value is None else self.value
@@ -51,7 +69,7 @@ class OptionsFlag:
 
     def usable(self, toolchain: Toolchain, default: str = AUTO) -> OptionSets:
         """Those that a compiler can take; warns of the others in the user's file. Raises as `read`."""
-        found = usable_options(self.read(default), toolchain, self.trials)
+        found = usable_options(self.read(default), toolchain, self.trials, self.pass_plugin)
         self.warn(found)
         return found.sets
 
