@@ -2,12 +2,13 @@
 
     python -m studies.function_options --data_path=$CORPUS/train --screening=$SCREENING --output_dir=$OUTPUT
 
-Each candidate is an option of the screening that may be chosen (`option_trust`), on top of the set that ships.
+Each candidate is an option of the screening that may be chosen (`option_trust`), on top of the set that ships; at -O2
+and -O3, also the attribute `optsize`, alone and with each of these options.
 
 1. One that the plugin can set, since only the code generator reads it, for each function: where the plugin sets it for
    all of them, objects equal those of the command line, byte for byte.
 2. Code of a sample of modules is generated with each; each next set of the menu adds most to those before it, in the
-   mean of C and C++, if each function has its best.
+   mean of C and C++, if each function has its best of those that are fast enough.
 3. So it is for all modules of the projects that have programs, with each set of the menu. With the best set for each
    function, they are compiled once more: their functions' bytes, and the instructions of the programs, are compared
    with those of plain clang and of the set that ships.
@@ -30,13 +31,14 @@ from compiler_opt.array_files import load_arrays, save_arrays
 from compiler_opt.checked_values import parse_json
 from compiler_opt.collect.schedule import Job
 from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.decisions.inlining import DECISION
 from compiler_opt.errors import BenchmarkError, CompileError
 from compiler_opt.files import exclusive_directory, write_json
 from compiler_opt.kept_results import RecordFile, check_conditions
-from compiler_opt.llvm.options_plugin import MAX_INSTRUCTIONS, FunctionOptions
+from compiler_opt.llvm.options_plugin import FOR_SIZE, MAX_INSTRUCTIONS, FunctionOptions
 from compiler_opt.llvm.pass_options import parse_option
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.objectives.objective import Reader
@@ -57,8 +59,8 @@ _MODULES = flags.DEFINE_integer("modules_per_project", 2, "Modules of each proje
 _CHECKED = flags.DEFINE_integer("checked_modules", 8, "Modules on which what the plugin sets is checked.", 1)
 _MAX_INSTRUCTIONS = flags.DEFINE_float(
     "max_instructions",
-    MAX_INSTRUCTIONS["Oz"],
-    "How many times the estimated instructions of the set that ships a function may execute, when built.",
+    None,
+    "How many times the estimated instructions of the set that ships a function may execute; by default as what ships.",
     0.0,
 )
 _SIZE = flags.DEFINE_integer("size", 16, "Sets in the menu, besides the one that ships.", 1)
@@ -68,6 +70,9 @@ _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
 
 _MAX_BYTES = 1 << 28
+_TOO_SLOW = 1 << 30
+"""Bytes of a function with a set that is not fast enough."""
+
 _MAX_GROWTH = 0.2
 """Of text: an option that makes it so much larger is no candidate."""
 
@@ -119,16 +124,20 @@ class Built:
 def entry() -> None:
     corpus, toolchain = _CORPUS.read(_CLANG_PATH.value)
     constant = shipped(toolchain.version[0]).of_module(corpus.modules[0], toolchain)
+    level = optimization_level(corpus.modules[0].options()).removeprefix("-")
+    limit = MAX_INSTRUCTIONS[level] if _MAX_INSTRUCTIONS.value is None else _MAX_INSTRUCTIONS.value
     folder: Path = _OUTPUT_DIR.value
     num_workers = entry_point.num_workers(_NUM_WORKERS.value)
     with exclusive_directory(folder, "--output_dir"):
         candidates = _candidates(_SCREENING.value, constant)
         usable = _check(candidates, corpus, constant, toolchain, folder, num_workers)
         echo(f"{len(usable)} of {len(candidates)} options can be set by function")
+        if level in ("O2", "O3"):
+            usable = [FOR_SIZE, *usable, *(f"{FOR_SIZE} {option}" for option in usable)]
         sample = corpus.sample(_MODULES.value, _SEED.value)
-        menu = _menu(usable, sample, constant, toolchain, folder, num_workers)
+        menu = _menu(usable, limit, sample, constant, toolchain, folder, num_workers)
         write_json(folder / "menu.json", menu)
-        _build(menu, corpus, constant, toolchain, folder, num_workers)
+        _build(menu, level, limit, corpus, constant, toolchain, folder, num_workers)
 
 
 def _candidates(screening: Path, constant: Sequence[str]) -> list[str]:
@@ -146,10 +155,11 @@ def _candidates(screening: Path, constant: Sequence[str]) -> list[str]:
     return [option for _, option in sorted(trusted)]
 
 
-def with_option(constant: Sequence[str], option: str) -> tuple[str, ...]:
-    """The constant set with another option, in place of another value of it."""
-    name = parse_option(option)[0]
-    return (*(each for each in constant if parse_option(each)[0] != name), option)
+def with_options(constant: Sequence[str], options: str) -> tuple[str, ...]:
+    """The constant set with other options, such as `-disable-lsr=true`, in place of other values of them."""
+    added = options.split()
+    names = {parse_option(option)[0] for option in added}
+    return (*(each for each in constant if parse_option(each)[0] not in names), *added)
 
 
 def _check(
@@ -169,7 +179,7 @@ def _check(
         with WorkerPool(toolchain, OBJECTS, num_workers) as pool:
             plain = _compile(pool, modules, constant)
             for option in progress_bar(left, "checking", len(left), unit="option"):
-                options = with_option(constant, option)
+                options = with_options(constant, option)
                 by_command = _compile(pool, modules, options)
                 by_plugin = _compile(pool, modules, FunctionOptions((constant, options), default=1))
                 checked = Checked(
@@ -197,6 +207,7 @@ def _compile(
 
 def _menu(
     candidates: Sequence[str],
+    limit: float,
     sample: Corpus,
     constant: tuple[str, ...],
     toolchain: Toolchain,
@@ -213,14 +224,14 @@ def _menu(
         path, listed = folder / "sample" / f"{name}.npz", folder / "sample" / f"{name}.json"
         measured = parse_json(listed.read_bytes()) if listed.exists() and path.exists() else []
         if not set(candidates) <= set(measured):
-            menu = [constant, *(with_option(constant, option) for option in candidates)]
+            menu = [constant, *(with_options(constant, option) for option in candidates)]
             with (
                 WorkerPool(toolchain, task(len(menu)), num_workers) as pool,
                 progress_bar(total=len(modules), description=name, unit="module") as bar,
             ):
                 found = measure(modules, None, pool, menu, bar.update)
             path.parent.mkdir(exist_ok=True)
-            save_arrays(path, {"bytes": found.bytes}, compressed=True)
+            save_arrays(path, {"bytes": np.where(found.is_slow(limit), _TOO_SLOW, found.bytes)}, compressed=True)
             write_json(listed, measured := list(candidates))
         table = load_arrays(path, _MAX_BYTES)["bytes"]  # [F, 1 + options that were measured]
         plain.append(table[:, 0].astype(float))
@@ -258,17 +269,19 @@ def _share(bytes_: np.ndarray, projects: np.ndarray, mask: np.ndarray) -> np.nda
 
 def _build(
     menu: Sequence[str],
+    level: str,
+    limit: float,
     corpus: Corpus,
     constant: tuple[str, ...],
     toolchain: Toolchain,
     folder: Path,
     num_workers: int,
 ) -> None:
-    conditions = {"menu": list(menu), "constant": list(constant), "max_instructions": _MAX_INSTRUCTIONS.value}
+    conditions = {"menu": list(menu), "constant": list(constant), "max_instructions": limit}
     check_conditions(folder / "built.json", {"compiler": toolchain.version_text, **conditions})
     file = RecordFile(folder / "built.jsonl", Built)
     known = {each.project for each in file.records}
-    sets = [constant, *(with_option(constant, option) for option in menu)]
+    sets = [constant, *(with_options(constant, option) for option in menu)]
     sources = programs_of(corpus)
     projects = corpus.projects()
     # The smallest first.
@@ -280,7 +293,7 @@ def _build(
             progress_bar(total=len(modules), description=project, unit="module") as bar,
         ):
             found = measure(modules, None, pool, sets, bar.update)
-            chosen = found.choose(sets, "Oz", _MAX_INSTRUCTIONS.value)
+            chosen = found.choose(sets, level, limit)
             plain, composed = (_functions_bytes(pool, modules, options) for options in (FunctionOptions(((),)), chosen))
         instructions = {}
         for source in (each for each in sources if each.project == project):
@@ -296,7 +309,7 @@ def _build(
                     len(found.bodies),
                     plain,
                     found.before,
-                    found.after(_MAX_INSTRUCTIONS.value),
+                    found.after(limit),
                     composed,
                     instructions,  # type: ignore[arg-type]
                 )

@@ -9,7 +9,8 @@ that makes other code of the same meaning from a compiler that is tested daily. 
 - change what programs may rely on: results of floating-point arithmetic, aliasing, traps, unwinding, symbols, the
   layout of the stack, or how code that other compilers have made is called;
 - change limits of analyses, which keep compile time bounded;
-- switch off the placement of blocks or change the alignment of loops: executed instructions do not show that time.
+- switch off the placement of blocks, change the alignment of loops, or ignore how likely branches are: executed
+  instructions do not show that time, and without likelihoods the compiler's estimates mean something else.
 """
 
 import re
@@ -39,7 +40,7 @@ _SLOW = re.compile(
     r"scalar-evolution-.*|scev-.*|memdep-.*|licm-max-.*|capture-tracking-.*|dom-.*|constraint-elimination-max-.*|"
     r"aggressive-instcombine-.*|lvi-.*|cvp-max-.*|alias-set-.*|inline-deferral.*"
 )
-_UNSEEN = re.compile(r".*loop-alignment|disable-block-placement")
+_UNSEEN = re.compile(r".*loop-alignment|disable-block-placement|use-mbpi")
 
 
 def reason_against(name: str) -> str:

@@ -85,14 +85,18 @@ class BytesBySet:
     calls: np.ndarray
     failures: Mapping[str, str]
 
-    def best(self, max_instructions: float) -> np.ndarray:
-        """The number of each function's set, `[F]`: of those that execute at most so many times what the first does."""
+    def is_slow(self, max_instructions: float) -> np.ndarray:
+        """With which sets functions execute more than so many times what they do with the first, `[F, K]`."""
         with np.errstate(invalid="ignore"):  # Without a limit, of what is not executed.
-            is_slow = np.logical_or.reduce(
+            is_slow: np.ndarray = np.logical_or.reduce(
                 [executed > max_instructions * executed[:, :1] for executed in (self.instructions, self.calls)]
             )
         is_slow[:, 0] = False
-        best: np.ndarray = np.where(is_slow, _TOO_LARGE, self.bytes).argmin(axis=1)
+        return is_slow
+
+    def best(self, max_instructions: float) -> np.ndarray:
+        """The number of each function's smallest set of those that are not slow, `[F]`."""
+        best: np.ndarray = np.where(self.is_slow(max_instructions), _TOO_LARGE, self.bytes).argmin(axis=1)
         return best
 
     def choose(self, menu: Sequence[tuple[str, ...]], level: str, max_instructions: float) -> FunctionOptions:
