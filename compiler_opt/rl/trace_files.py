@@ -313,12 +313,13 @@ def _parser(features: Sequence[TensorSpec], advice: TensorSpec, is_undescribed: 
     def parse(records: tf.Tensor) -> Any:
         context, padded, lengths = tf.io.parse_sequence_example(records, keys, columns)
         length = lengths[advice.name]
-        # [C, longest]: true where the padded arrays hold a decision.
-        held = tf.sequence_mask(length)
-        decisions = {}
-        for name, values in padded.items():
-            with tf.control_dependencies([tf.debugging.assert_equal(lengths[name], length, f"length of {name}")]):
-                decisions[name] = tf.boolean_mask(values, held)
+        # A graph of few nodes: it takes longer to build than to run.
+        differs = tf.reduce_any(tf.stack(list(lengths.values())) != length, axis=-1)
+        names = tf.strings.reduce_join(tf.boolean_mask(list(lengths), differs), separator=", ")
+        with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(differs), ["length of ", names])]):
+            # [T, 2]: where the padded arrays `[C, longest]` hold decisions.
+            places = tf.where(tf.sequence_mask(length))
+        decisions = {name: tf.gather_nd(values, places) for name, values in padded.items()}
         return context["module"], context["project"], length, decisions
 
     return parse

@@ -1,5 +1,6 @@
 """Traces on disk are read as they were written, and appear only when they are complete."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -170,6 +171,21 @@ def test_a_truncated_trace_is_noticed_at_once(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(ProtocolError, match="do not belong together"):
         Trace(path)
+
+
+def test_a_feature_of_another_length_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    write(path, [context("a", 1), context("b", 2)])
+    [first, second] = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+    example = tf.train.SequenceExample.FromString(second)
+    del example.feature_lists.feature_list["weights"].feature[-1]
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in (first, example.SerializeToString()):
+            writer.write(record)
+    about = json.loads(meta_path(path).read_text())
+    meta_path(path).write_text(json.dumps({**about, "trace_bytes": path.stat().st_size}))
+    with pytest.raises(ProtocolError, match=r"trace: damaged \(.*length of .*weights"):
+        list(Trace(path).batches())
 
 
 def test_a_damaged_trace_is_named(tmp_path: Path) -> None:
