@@ -103,9 +103,12 @@ def test_the_exit_of_the_worker_process_is_told(
 ) -> None:
     monkeypatch.setenv(sandbox.VARIABLE, "0")
     clang = tmp_path / "clang"
-    clang.write_text(f'#!/bin/bash\n[[ "$*" != *area* ]] || kill -KILL $PPID\nexec {newest.clang} "$@"\n')
+    # Without plugins: one would be built for this compiler.
+    kills = '[[ "$*" != *area* ]] || kill -KILL $PPID'
+    refuses = '[[ "$*" != *-fpass-plugin=* ]] || exit 1'
+    clang.write_text(f'#!/bin/bash\n{kills}\n{refuses}\nexec {newest.clang} "$@"\n')
     clang.chmod(0o755)
-    toolchain = dataclasses.replace(newest, clang=clang)
+    toolchain = dataclasses.replace(newest, clang=clang, pass_plugins=False)
     node.start(pickle.dumps(Setup.of(WorkerSettings(toolchain, PROBLEM.task, 1, PolicyFolder(tmp_path)))))
     module = next(module for module in corpus.modules if "area" in module.name)
     files = module_files(module)
