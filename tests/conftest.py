@@ -17,17 +17,19 @@ import pytest
 from compiler_opt.llvm.toolchain import Toolchain
 from tests.cpu_times import CpuTimes
 from tests.made_once import FOLDER, made_once
-from tests.probed import COMPILERS, probed
+from tests.probed import COMPILERS, probed, remember_compilers
 from tests.real_observations import Decisions, real_decisions, real_observations
 
 _T = TypeVar("_T")
+
+remember_compilers()  # before modules of tests import it
 
 # A deadline would be a timed test: on a busy machine it fails.
 hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 
 
-@pytest.fixture(params=COMPILERS, scope="session")
+@pytest.fixture(params=COMPILERS, scope="module")
 def clang_path(request: pytest.FixtureRequest) -> str:
     """Absolute path of each tested compiler in turn; a missing one is a failure, since the two differ in behaviour."""
     path = shutil.which(request.param)
@@ -36,13 +38,13 @@ def clang_path(request: pytest.FixtureRequest) -> str:
     return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def toolchain(clang_path: str) -> Toolchain:
     """Each tested compiler, probed."""
     return probed(clang_path)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def observations(clang_path: str) -> dict[str, np.ndarray]:
     """Some 2,000 real inlining decisions: features `[T]` int64 by name, those of the default decisions first."""
     return _observations(clang_path)

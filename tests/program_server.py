@@ -23,11 +23,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import compiler_opt
-from compiler_opt.llvm import toolchain
-from compiler_opt.llvm.ir2vec import Ir2VecVocabulary
-from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.tensorflow_loading import load_tensorflow
-from tests.probed import COMPILERS, probed
+from tests.probed import COMPILERS, probed, remember_compilers
 
 MAX_REQUEST_BYTES = 1 << 18
 
@@ -102,26 +99,13 @@ def load_libraries() -> None:
 
     No entry point uses environments.
     """
-    _remember_compilers()
+    remember_compilers()
+    for name in filter(shutil.which, COMPILERS):
+        probed(name)
     load_tensorflow()
     for module in pkgutil.walk_packages(compiler_opt.__path__, "compiler_opt."):
         if not module.name.startswith(_NOT_LOADED):
             importlib.import_module(module.name)
-
-
-def _remember_compilers() -> None:
-    """Has all programs, which import it later, take what `probe` finds about the tested compilers as known."""
-    probe, path = toolchain.probe, os.environ["PATH"]
-    known = {each.clang: each for each in map(probed, filter(shutil.which, COMPILERS))}
-
-    def remembered(clang: str | Path | None = None, embeddings: Ir2VecVocabulary | None = None) -> Toolchain:
-        if embeddings is None and os.environ.get("PATH") == path:
-            found = known.get(toolchain.find_clang(clang))
-            if found is not None:
-                return found
-        return probe(clang, embeddings)
-
-    toolchain.probe = remembered
 
 
 if __name__ == "__main__":
