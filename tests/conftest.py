@@ -55,13 +55,13 @@ def _observations(clang_path: str) -> dict[str, np.ndarray]:
     return _made_once(lambda folder: real_observations(probed(clang_path), folder, 2000), "observations", clang_path)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def evictions(clang_path: str) -> Decisions:
     """Over 2,000 real decisions about live-range eviction."""
     return _decisions("regalloc_eviction", clang_path)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def priorities(clang_path: str) -> Decisions:
     """Over 1,000 real decisions about allocation priority."""
     return _decisions("regalloc_priority", clang_path)

@@ -9,7 +9,7 @@ from compiler_opt.llvm.object_file import TextParts
 from tests.small_corpus import make_small_corpus
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def corpus(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return make_small_corpus(tmp_path_factory.mktemp("corpus"), clang_path)
 
