@@ -33,8 +33,9 @@ _ONE_COMPILER = pytest.mark.parametrize("clang_path", ["clang-22"], indirect=Tru
 @pytest.mark.parametrize(
     ("clang_path", "own"),
     [
-        pytest.param("clang-22", True, id="clang-22"),
         pytest.param("clang-22", False, id="clang-22-gcc"),
+        # Further tests compile the header alone with this clang.
+        pytest.param("clang-22", True, id="clang-22", marks=pytest.mark.slow),
         pytest.param("clang-19", False, id="clang-19-gcc"),
         pytest.param("clang-19", True, id="clang-19"),
     ],
@@ -118,8 +119,15 @@ def test_an_inlining_policy_is_selected_by_its_name(
             run_runner(runner, _MODEL, specs, rows, tmp_path, selector=selector)
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("problem", EMBEDDED_MODELS)
+@pytest.mark.parametrize(
+    ("problem", "compiler"),
+    [
+        # By default each problem and each compiler once.
+        pytest.param(problem, compiler, marks=() if row == column else pytest.mark.slow)
+        for row, problem in enumerate(EMBEDDED_MODELS)
+        for column, compiler in enumerate(COMPILERS)
+    ],
+)
 def test_it_compiles_without_warnings_for_every_problem(compiler: str, problem: str, tmp_path: Path) -> None:
     """As LLVM is built: without exceptions and type information."""
     model = EMBEDDED_MODELS[problem]

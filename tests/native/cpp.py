@@ -14,6 +14,10 @@ from tests.made_once import made_once
 
 DRIVER = Path(__file__).with_name("policy_network_driver.cpp")
 COMPILERS = ("clang++-19", "clang++-22", "g++")
+ONE_BY_DEFAULT = [
+    pytest.param(name, marks=() if name == "clang++-22" else pytest.mark.slow, id=name) for name in COMPILERS
+]
+"""For tests of which one holds all compilers against each other."""
 STRICT = ("-std=c++17", "-Wall", "-Wextra", "-pedantic", "-Werror")
 
 

@@ -13,7 +13,7 @@ from compiler_opt.policies.policy import uniforms
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.spaces.native import NATIVE_FILE, native_blob
-from tests.native.cpp import COMPILERS, DRIVER, build, driver_logits, run_driver
+from tests.native.cpp import COMPILERS, DRIVER, ONE_BY_DEFAULT, build, driver_logits, run_driver
 from tests.real_observations import recurrent, weights_for
 
 _SANITIZERS = {
@@ -26,12 +26,12 @@ _SANITIZERS = {
 _WITHOUT_AVX2 = "-D__builtin_cpu_supports(feature)=false"
 
 
-@pytest.fixture(scope="module", params=COMPILERS)
+@pytest.fixture(scope="module", params=ONE_BY_DEFAULT)
 def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build([DRIVER], tmp_path_factory.mktemp("driver") / "driver", request.param, "-O2")
 
 
-@pytest.fixture(scope="module", params=_SANITIZERS)
+@pytest.fixture(scope="module", params=["g++", pytest.param("clang++-22", marks=pytest.mark.slow)])
 def sanitized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("driver") / "driver"
     return build([DRIVER], output, request.param, "-O1", "-g", *_SANITIZERS[request.param])
