@@ -150,7 +150,6 @@ def _named(sites: CallSites) -> list[tuple[str, str, bool]]:
     return [(names[caller], names[callee], inlined) for caller, callee, inlined in columns]
 
 
-@pytest.mark.both_compilers
 def test_plugin_and_channel_give_the_same_rollouts(
     corpus: Corpus, toolchain: Toolchain, scratch: Path, tmp_path: Path
 ) -> None:

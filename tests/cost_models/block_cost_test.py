@@ -84,7 +84,6 @@ def test_only_what_ran_counts_with_a_profile(corpus: Corpus, toolchain: Toolchai
     assert objective.by_function(plain, None) == pytest.approx({"called": 5 * per_call["called"], "again": 0})
 
 
-@pytest.mark.both_compilers
 def test_the_code_stays_the_same(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     problem = Problem(DECISION, BlockCost(block_costs.load("instructions", toolchain), toolchain))
     _rollout(PROBLEM, None, corpus, toolchain, tmp_path / "plain.o")

@@ -67,7 +67,6 @@ def deployed(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> 
     return Deployed(toolchain, tmp_path_factory.mktemp("deployed"))
 
 
-@pytest.mark.both_compilers
 def test_each_function_has_its_set_at_that_level(deployed: Deployed) -> None:
     found, printed = deployed.driver("-Oz")
     assert not printed

@@ -44,7 +44,6 @@ def _compile(driver: Path, bitcode: Path, output: Path, *options: str, variables
     ).stderr
 
 
-@pytest.mark.both_compilers
 def test_it_compiles_as_evaluate_does(deployment: Deployment, place: Path, toolchain: Toolchain) -> None:
     major = toolchain.version[0]
     assert deployment.policies[0].levels == ("O2", "O3")

@@ -59,7 +59,6 @@ def test_gymnasiums_checker(dictionary: CompilerEnv, flat: CompilerEnv) -> None:
         env.close()
 
 
-@pytest.mark.both_compilers
 def test_an_episode_is_a_rollout(
     dictionary: CompilerEnv, flat: CompilerEnv, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
 ) -> None:

@@ -61,7 +61,6 @@ def test_the_limit_holds(runner: Runner) -> None:
     assert runner.with_plugin(FunctionOptions(MENU, trial=math.inf)) != first
 
 
-@pytest.mark.both_compilers
 @pytest.mark.parametrize("words", [("-g",), ("-fPIC", "-fno-plt"), ("-fno-integrated-as",), ("-O2",)])
 def test_other_ways_to_compile(runner: Runner, words: Sequence[str]) -> None:
     without = runner.with_plugin(FunctionOptions(MENU), *words)

@@ -30,7 +30,6 @@ def _calls(trajectory: Trajectory) -> list[tuple[str, str, bool]]:
     return [(sites.functions[caller], sites.functions[callee], inlined) for caller, callee, inlined in columns]
 
 
-@pytest.mark.both_compilers
 def test_features_are_those_of_llvms_advisor(toolchain: Toolchain, tmp_path: Path) -> None:
     sources = {"awkward/code.cpp": PROBE_SOURCE.read_text()}
     module = make_corpus(tmp_path, str(toolchain.clang), sources, options=["-std=c++20"]).modules[0]
