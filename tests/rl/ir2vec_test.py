@@ -30,7 +30,7 @@ _TRAIN = (
     "--gin_bindings=train_eval.num_iterations=1",
     "--gin_bindings=train_eval.num_modules=3",
     "--gin_bindings=train_eval.rollouts_per_module=3",
-    "--num_workers=2",
+    "--num_workers=1",
 )
 
 
@@ -62,7 +62,7 @@ def place(clang: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_small_corpus(corpus, clang)
     with_clang = (f"--clang_path={clang}", f"--data_path={corpus}")
     trace = f"--output_path={place / 'trace'}"
-    run("tools/generate_default_trace", *with_clang, trace, "--num_workers=2", vocabulary=vocabulary)
+    run("tools/generate_default_trace", *with_clang, trace, "--num_workers=1", vocabulary=vocabulary)
     # As generate_vocab does, without waiting for TensorFlow once more.
     save_vocabulary(
         place / "vocabulary",

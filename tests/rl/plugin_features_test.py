@@ -26,7 +26,7 @@ _TRAIN = (
     "--gin_bindings=train_eval.num_iterations=1",
     "--gin_bindings=train_eval.num_modules=3",
     "--gin_bindings=train_eval.rollouts_per_module=3",
-    "--num_workers=2",
+    "--num_workers=1",
 )
 
 
@@ -47,7 +47,7 @@ def place(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "corpus").mkdir()
     make_small_corpus(place / "corpus", clang_path)
     arguments = (f"--clang_path={clang_path}", f"--data_path={place / 'corpus'}", f"--output_path={place / 'trace'}")
-    run("tools/generate_default_trace", *arguments, "--num_workers=2", _SET)
+    run("tools/generate_default_trace", *arguments, "--num_workers=1", _SET)
     # As generate_vocab does, without waiting for TensorFlow once more.
     config = VocabularyConfig(num_quantiles=16)
     quantiles = trace_quantiles(Trace(place / "trace"), problems.load("inlining").decision.action_space, config)

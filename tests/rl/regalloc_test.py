@@ -53,7 +53,7 @@ def place(problem: problems.Problem, toolchain: Toolchain, tmp_path_factory: pyt
     corpus.mkdir()
     make_busy_corpus(corpus, str(toolchain.clang))
     task, data, gin = f"--compile_task={problem.name}", f"--data_path={corpus}", f"gin_configs/{problem.name}"
-    run("tools/generate_default_trace", task, data, clang, f"--output_path={place / 'trace'}", "--num_workers=2")
+    run("tools/generate_default_trace", task, data, clang, f"--output_path={place / 'trace'}", "--num_workers=1")
     run("tools/generate_vocab", f"--input={place / 'trace'}", f"--output_dir={place / 'vocabulary'}")
     run(
         "rl/train_bc",
@@ -75,7 +75,7 @@ def place(problem: problems.Problem, toolchain: Toolchain, tmp_path_factory: pyt
         "--gin_bindings=train_eval.num_iterations=2",
         "--gin_bindings=train_eval.num_modules=3",
         "--gin_bindings=train_eval.rollouts_per_module=3",
-        "--num_workers=2",
+        "--num_workers=1",
     )
     policy = f"--policy_path={place / 'training' / 'policy'}"
     table = run("tools/evaluate", task, data, clang, policy, f"--output_path={place / 'evaluation'}")
@@ -125,7 +125,7 @@ def _train(
         f"--root_dir={place / algorithm}",
         f"--gin_files=gin_configs/regalloc_eviction/{algorithm}_nn_agent.gin",
         *_gin(f"command.compile_task='{problem.name}'"),
-        "--num_workers=2",
+        "--num_workers=1",
         *more,
         status=status,
     )

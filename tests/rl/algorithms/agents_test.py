@@ -47,7 +47,7 @@ class _Runs:
             f"--gin_files=gin_configs/{self._problem}/{algorithm}_nn_agent.gin",
             *(f"--gin_bindings={setting}" for setting in settings),
             "--clang_path=clang-22",
-            "--num_workers=2",
+            "--num_workers=1",
             timeout_s=1000,
         )
         assert result.returncode == status, result.stderr

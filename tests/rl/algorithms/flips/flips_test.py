@@ -99,7 +99,7 @@ class _Runs:
             f"--data_path={self.place / 'corpus'}",
             f"--vocab_path={self.place / 'vocabulary'}",
             "--clang_path=clang-22",
-            "--num_workers=2",
+            "--num_workers=1",
             "--gin_files=gin_configs/inlining/flips_nn_agent.gin",
             f"--gin_bindings=train_eval.num_iterations={iterations}",
             "--gin_bindings=flips.learn_every=2",
