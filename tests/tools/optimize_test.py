@@ -207,15 +207,15 @@ def test_with_a_policy_that_ships_it_needs_no_training(
     build: Path, shipped: NetworkWeights, pretrained_dir: Path, tmp_path: Path
 ) -> None:
     (pretrained_dir / "random" / "saved_model.pb").write_bytes(b"may hold anything")
-    flags = (f"--build_dir={build}", f"--clang_path={CLANG}", "--minutes=0.05")
+    flags = (f"--build_dir={build}", f"--clang_path={CLANG}", "--minutes=0.01")
     printed = run_until("== 5/7", *flags, f"--output={tmp_path / 'searched'}")
     assert "== 3/7 Training: none, pretrained:random decides" in printed
-    assert "== 4/7 Search: 0.05 minutes, from the policy" in printed
+    assert "== 4/7 Search: 0.01 minutes, from the policy" in printed
     assert not (tmp_path / "searched" / "training").exists()
     assert NetworkWeights.load(tmp_path / "searched" / "policy").checksum() == shipped.checksum()
     assert not (tmp_path / "searched" / "policy" / "saved_model.pb").exists()
     # Nor is a policy needed.
-    alone = (f"--output={tmp_path / 'alone'}", "--warmstart_policy_dir=default", "--search_minutes=0.05")
+    alone = (f"--output={tmp_path / 'alone'}", "--warmstart_policy_dir=default", "--search_minutes=0.01")
     assert "== 3/7 Training: none, the default decides" in run_until("== 4/7", *flags, *alone)
 
 
