@@ -70,9 +70,6 @@ _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
 
 _MAX_BYTES = 1 << 28
-_TOO_SLOW = 1 << 30
-"""Bytes of a function with a set that is not fast enough."""
-
 _MAX_GROWTH = 0.2
 """Of text: an option that makes it so much larger is no candidate."""
 
@@ -216,6 +213,7 @@ def _menu(
 ) -> list[str]:
     projects = sample.projects()
     changes: dict[str, list[np.ndarray]] = {option: [] for option in candidates}  # of functions
+    kept: dict[str, list[np.ndarray]] = {option: [] for option in candidates}  # of those that are better with it
     plain: list[np.ndarray] = []
     of_language: list[np.ndarray] = []
     of_project: list[np.ndarray] = []
@@ -231,33 +229,37 @@ def _menu(
             ):
                 found = measure(modules, None, pool, menu, bar.update)
             path.parent.mkdir(exist_ok=True)
-            save_arrays(path, {"bytes": np.where(found.is_slow(limit), _TOO_SLOW, found.bytes)}, compressed=True)
+            save_arrays(path, {"bytes": found.bytes, "is_slow": found.is_slow(limit)}, compressed=True)
             write_json(listed, measured := list(candidates))
-        table = load_arrays(path, _MAX_BYTES)["bytes"]  # [F, 1 + options that were measured]
+        arrays = load_arrays(path, _MAX_BYTES)
+        table = arrays["bytes"]  # [F, 1 + options that were measured]
+        is_slow = arrays.get("is_slow", np.zeros(table.shape, bool))
         plain.append(table[:, 0].astype(float))
         of_project.append(np.full(len(table), index))
         of_language.append(np.full(len(table), languages[name] == "C"))
         for option in candidates:
-            column = table[:, measured.index(option) + 1]
-            changes[option].append(np.minimum(column - table[:, 0], 1 << 20).astype(float))
+            number = measured.index(option) + 1
+            change = np.minimum(table[:, number] - table[:, 0], 1 << 20).astype(float)
+            changes[option].append(change)
+            kept[option].append(np.where(is_slow[:, number], 0.0, np.minimum(change, 0.0)))
     together = {option: np.concatenate(each) for option, each in changes.items()}
-    bytes_, projects_, is_c = np.concatenate(plain), np.concatenate(of_project), np.concatenate(of_language)
     # The set that ships is the first; each function may keep it.
-    kept = {option: np.minimum(change, 0.0) for option, change in together.items()}
-    menu_entries = greedy_menu(bytes_, kept, projects_, size=_SIZE.value)
+    chosen = {option: np.concatenate(each) for option, each in kept.items()}
+    bytes_, projects_, is_c = np.concatenate(plain), np.concatenate(of_project), np.concatenate(of_language)
+    menu_entries = greedy_menu(bytes_, chosen, projects_, size=_SIZE.value)
     best = np.zeros(len(bytes_))
     shares = {language: _share(bytes_, projects_, is_c == language) for language in (True, False)}
     for number, entry in enumerate(menu_entries, 1):
-        best = np.minimum(best, kept[entry.options])
+        best = np.minimum(best, chosen[entry.options])
         alone = [100 * float((together[entry.options] * shares[language]).sum()) for language in (True, False)]
         sums = [100 * float((best * shares[language]).sum()) for language in (True, False)]
         echo(
             f"{number:2} {entry.options:44} for all functions C {alone[0]:+6.2f}%, C++ {alone[1]:+6.2f}%; "
             f"best so far C {sums[0]:+6.2f}%, C++ {sums[1]:+6.2f}%"
         )
-    every = np.minimum.reduce(list(kept.values()))
+    every = np.minimum.reduce(list(chosen.values()))
     sums = [100 * float((every * shares[language]).sum()) for language in (True, False)]
-    echo(f"all {len(kept)}: C {sums[0]:+.2f}%, C++ {sums[1]:+.2f}%")
+    echo(f"all {len(chosen)}: C {sums[0]:+.2f}%, C++ {sums[1]:+.2f}%")
     return [entry.options for entry in menu_entries]
 
 
