@@ -1,13 +1,8 @@
-"""A minimal installation, without TensorFlow: a Python that finds what its lock lists, and no other package.
+"""A minimal installation, without TensorFlow: a Python that finds what its lock lists, and no other package."""
 
-Its packages are links to those of the environment that runs the tests, so nothing is downloaded.
-"""
-
-import importlib.metadata
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +10,7 @@ import pytest
 
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.pretrained.pretrained_index import ENVIRONMENT, PretrainedIndex
+from tests.linked_environment import make_linked_environment
 from tests.packaging_test import RUNNING, locked
 from tests.small_corpus import SOURCES, make_small_corpus
 
@@ -25,16 +21,8 @@ LACKS = "needs tensorflow and tf_agents, which this minimal installation lacks; 
 
 @pytest.fixture(scope="module", name="python")
 def python_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    environment = tmp_path_factory.mktemp("minimal") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
-    [packages] = environment.glob("lib/python*/site-packages")
-    for name in (*locked(f"minimal-python{RUNNING}"), "pip"):  # pip comes with an environment
-        distribution = importlib.metadata.distribution(name)
-        for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
-            link = packages / top
-            if not link.exists():
-                link.symlink_to(Path(str(distribution.locate_file(top))))
-    return environment / "bin" / "python"
+    names = (*locked(f"minimal-python{RUNNING}"), "pip")  # pip comes with an environment
+    return make_linked_environment(tmp_path_factory.mktemp("minimal") / "venv", names)
 
 
 @pytest.fixture(scope="module", name="place")

@@ -107,13 +107,24 @@ def test_the_lock_is_complete(lock: str) -> None:
                 assert requirement.specifier.contains(version), f"{name} needs {requirement}, the lock has {version}"
 
 
+def copy_project(target: Path) -> None:
+    """Copies what a wheel or an sdist is made of; links remain links."""
+    for name in (PACKAGE, "gin_configs"):
+        shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, target)
+
+
+def gin_files() -> list[str]:
+    """Those of the repository: `PROBLEM/NAME`."""
+    folder = ROOT / "gin_configs"
+    return sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.gin"))
+
+
 def test_a_wheel_has_the_command_and_the_policies_that_ship(tmp_path: Path) -> None:
     """With two policies in a copy of this project, its wheel, unpacked elsewhere, finds both, and has one command."""
     project, built, installed = (tmp_path / name for name in ("project", "built", "installed"))
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / PACKAGE, project / PACKAGE, ignore=ignored)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, project)
+    copy_project(project)
     weights = NetworkWeights(("x",), (np.arange(2.0),), (np.zeros((3, 2)),), (np.zeros(2),), {"problem": "inlining"})
     for name in ("first", "version-1.0"):
         PretrainedIndex(project / PACKAGE / "pretrained").add(name, weights, weights.card())
@@ -124,11 +135,12 @@ def test_a_wheel_has_the_command_and_the_policies_that_ship(tmp_path: Path) -> N
         archive.extractall(installed)
     native = {path.name for path in (installed / PACKAGE / "native").iterdir()}
     assert {"inliner_plugin.cpp", "fork_server.c", "policy_network.h"} <= native
+    gin = installed / PACKAGE / "gin_configs"
+    assert sorted(str(path.relative_to(gin).with_suffix("")) for path in gin.rglob("*.*")) == gin_files()
     code = "from compiler_opt import pretrained as p; print(*(f'{n} {p.load(n).checksum()}' for n in p.names()))"
     printed = run_python(code, cwd=tmp_path, path=installed)
-    [command] = [
-        entry for found in importlib.metadata.distributions(path=[str(installed)]) for entry in found.entry_points
-    ]
+    [distribution] = importlib.metadata.distributions(path=[str(installed)])
+    [command] = distribution.entry_points
     assert (command.group, command.name, command.value) == ("console_scripts", PACKAGE, f"{PACKAGE}.__main__:main")
     for shell in ("bash", "zsh"):
         code = f"import sys; from {command.module} import main; sys.argv[1:] = ['--completion={shell}']; main()"

@@ -21,7 +21,7 @@ from gin import config_parser
 
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import check_plain, one_line, read_regular
-from compiler_opt.tools import ml_compiler_opt
+from compiler_opt.tools import gin_files, ml_compiler_opt
 
 _MAX_FILE_BYTES = 1 << 20
 _EXPECTED = "expected name.parameter=value, both of which exist"
@@ -79,7 +79,10 @@ class GinReader:
 
     def read_file(self, path: str) -> None:
         """Reads a file; raises ConfigError if it is missing, is not gin or sets something unknown."""
-        file, note = ml_compiler_opt.gin_file(path)
+        try:
+            file, note = gin_files.find(path)
+        except ValueError as error:
+            raise ConfigError(f"--gin_files={path}: {error}") from None
         self.notes += [note] if note else []
         self._read_file(file, f"--gin_files={path}", ())
 
@@ -145,11 +148,12 @@ class GinReader:
             raise ConfigError(f"{where}: {one_line(str(error))}{place}; {remedy}") from None
 
     def _include(self, name: str, path: Path, where: str, including: tuple[Path, ...]) -> None:
-        """Reads a file whose path is relative to that of the including file or to the working directory."""
+        """Reads a file: its path relative to the including file, else as `--gin_files` takes it."""
         beside = path.parent / name
-        found, note = (beside, "") if beside.is_file() else ml_compiler_opt.gin_file(name)
-        if not found.is_file():
-            raise ValueError(f"include {name!r}: no such file")
+        try:
+            found, note = (beside, "") if beside.is_file() else gin_files.find(name)
+        except ValueError:
+            raise ValueError(f"include {name!r}: no such file") from None
         self.notes += [note] if note else []
         self._read_file(found, where, (*including, path.resolve()))
 

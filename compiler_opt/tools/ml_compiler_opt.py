@@ -10,12 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from compiler_opt.errors import ConfigError
-
 PAGE = "docs/coming_from_ml_compiler_opt.md"
-
-ROOT = Path(__file__).resolve().parents[2]
-"""Of the repository."""
 
 GIN_FOLDERS = MappingProxyType(
     {
@@ -127,31 +122,13 @@ class Setting(NamedTuple):
     note: str
 
 
-def gin_file(path: str) -> tuple[Path, str]:
-    """The gin file that a path names, and a note if it is one of ours in place of one of google/ml-compiler-opt's.
-
-    Raises:
-      ConfigError: the path is one of google/ml-compiler-opt's, and we have no such file; or it is relative to the root
-        of the repository, and this is another folder.
-    """
-    given = Path(path)
-    if given.is_file():
-        return given, ""
-    here = Path(GIN_FOLDERS.get(given.parent.as_posix(), given.parent.as_posix()))
-    if not given.is_absolute() and not here.is_dir() and (in_root := ROOT / here / given.name).is_file():
-        raise ConfigError(
-            f"--gin_files={path}: no such file here; it is relative to the root of the repository, {ROOT}: run the "
-            f"command there, or give --gin_files={in_root}"
-        )
+def gin_path(path: Path) -> Path | None:
+    """Our path of the gin file that is meant by a path of google/ml-compiler-opt's; None for other paths."""
+    parent = path.parent.as_posix()
     for theirs, ours in GIN_FOLDERS.items():
-        if not given.parent.as_posix().endswith(theirs):
-            continue
-        folder = Path(given.parent.as_posix().removesuffix(theirs)) / ours
-        if (folder / given.name).is_file():
-            return folder / given.name, f"--gin_files={path} is {folder / given.name} here"
-        names = ", ".join(sorted(file.name for file in folder.glob("*.gin")))
-        raise ConfigError(f"--gin_files={path}: no such file; {folder} has {names or 'no gin files'} (see {PAGE})")
-    return given, ""
+        if parent.endswith(theirs):
+            return Path(parent.removesuffix(theirs)) / ours / path.name
+    return None
 
 
 def setting(name: str, value: object, reference: str) -> Setting | None:

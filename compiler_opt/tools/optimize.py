@@ -26,7 +26,6 @@ Exit status: 0 for success, 2 for an error that the user can fix, 3 if the polic
 
 import dataclasses
 import shlex
-from pathlib import Path
 from typing import Any
 
 from absl import flags
@@ -57,7 +56,7 @@ from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl import algorithms
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.pipeline import TRAINING, PipelineSettings
-from compiler_opt.tools import entry_point, gin_settings, shared_flags
+from compiler_opt.tools import entry_point, gin_files, gin_settings, shared_flags
 from compiler_opt.tools.entry_point import echo
 from compiler_opt.tools.options_flag import OptionsFlag
 from compiler_opt.tools.shared_flags import NONE
@@ -126,7 +125,7 @@ _GIN = gin_settings.GinFlags("Gin files with settings of the training, which ove
 
 _CLONE = "default"
 _EXIT_TESTS_BROKEN = 3
-_GIN_CONFIGS = Path(__file__).parents[2] / "gin_configs" / "inlining"
+_GIN_CONFIGS = gin_files.FOLDER / "inlining"
 
 
 @entry_point.command
@@ -273,7 +272,7 @@ def _changed_settings(learning: PipelineSettings) -> str:
     """The user's changes to the settings, and the policy to start from, as text."""
     start = learning.training.warmstart_policy_dir
     checksum = NetworkWeights.load(pretrained.folder(start)).checksum() if start.startswith(pretrained.PREFIX) else ""
-    files = (Path(file).read_text() for file in _GIN.files.value)
+    files = (gin_files.find(file)[0].read_text() for file in _GIN.files.value)
     changes = [f"seed {_SEED.value}", f"from {start or None} {checksum}".rstrip(), *files, *_GIN.bindings.value]
     return "".join(f"{change}\n" for change in changes)
 

@@ -21,7 +21,8 @@ def tree(tmp_path: Path) -> Path:
     """A copy of this package, with what the page shows in it."""
     tree = tmp_path / "tree"
     for folder in ("compiler_opt", "gin_configs"):
-        shutil.copytree(programs.ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(programs.ROOT / folder, tree / folder, ignore=ignored, symlinks=True)
     page = (programs.ROOT / "docs/new_algorithm.md").read_text()
     python, gin, commands = re.findall(r"```(?:python)?\n(.*?)```", page, re.S)
     (tree / "compiler_opt/rl/algorithms/random_search.py").write_text(python)

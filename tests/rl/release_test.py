@@ -106,7 +106,8 @@ def test_the_script_trains_and_releases(tmp_path: Path) -> None:
     """In a copy of this project, with two seeds of some seconds."""
     project, corpora = tmp_path / "project", tmp_path / "corpora"
     for name in ("compiler_opt", "gin_configs"):
-        shutil.copytree(programs.ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(programs.ROOT / name, project / name, ignore=ignored, symlinks=True)
     (project / "docs" / "pretrained").mkdir(parents=True)
     script = shutil.copy(programs.ROOT / "docs" / "pretrained" / "train.sh", project / "docs" / "pretrained")
     for name in ("train", "validation"):

@@ -1,6 +1,6 @@
 """Wrong compilers, gin settings, traces and output folders."""
 
-from tests.tools.bad_input.mistake import OUTPUT_FLAG, ROOT, Mistake
+from tests.tools.bad_input.mistake import OUTPUT_FLAG, Mistake
 
 WITH_CLANG = ("deploy", "doctor", "fetch_corpus", "generate_default_trace", "train_locally", "evaluate")
 WITH_OPTIONS = ("deploy", "evaluate", "optimize")
@@ -59,20 +59,14 @@ MISTAKES = (
         {"ray_address": "auto"},
         ("--ray_address=auto", "--worker_manager=ray only; give that, too"),
     ),
-    *(
-        Mistake(
-            "gin file of the repository, from another folder",
-            ("train_bc", "train_locally"),
-            {"gin_files": path},
-            (
-                f"--gin_files={path}: no such file here; it is relative to the root of the repository, {ROOT}",
-                f"--gin_files={ROOT / 'gin_configs/inlining/ppo_nn_agent.gin'}",
-            ),
-        )
-        for path in (
-            "compiler_opt/rl/inlining/gin_configs/ppo_nn_agent.gin",
-            "gin_configs/inlining/ppo_nn_agent.gin",
-        )
+    Mistake(
+        "gin file that does not ship",
+        ("train_bc", "train_locally"),
+        {"gin_files": "inlining/pop"},
+        (
+            "--gin_files=inlining/pop: no such file; expected a path, or one of those that ship: inlining/{bc_max,",
+            "ppo,",
+        ),
     ),
     Mistake(
         "gin file missing",
