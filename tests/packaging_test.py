@@ -141,6 +141,11 @@ def test_a_wheel_has_the_command_and_the_policies_that_ship(tmp_path: Path) -> N
     printed = run_python(code, cwd=tmp_path, path=installed)
     [distribution] = importlib.metadata.distributions(path=[str(installed)])
     [command] = distribution.entry_points
+    about = distribution.metadata
+    assert about["License-Expression"] == "Apache-2.0"
+    assert [line for line in about.get_all("Classifier", []) if line.startswith("Programming Language")] == [
+        f"Programming Language :: Python :: {python}" for python in PYTHONS
+    ]
     assert (command.group, command.name, command.value) == ("console_scripts", PACKAGE, f"{PACKAGE}.__main__:main")
     for shell in ("bash", "zsh"):
         code = f"import sys; from {command.module} import main; sys.argv[1:] = ['--completion={shell}']; main()"
