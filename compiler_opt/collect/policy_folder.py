@@ -15,6 +15,7 @@ import pickle
 from collections.abc import Callable
 from pathlib import Path
 
+from compiler_opt.collect.python_process import RECEIVE_REMEDY, SEND_REMEDY, UNPICKLABLE
 from compiler_opt.errors import PolicyError, ResourceError
 from compiler_opt.files import remove_oldest
 from compiler_opt.policies.policy import Policy
@@ -77,10 +78,14 @@ class PolicyFolder:
 
         Raises:
           OSError: a file cannot be written.
+          PolicyError: the policy cannot be pickled.
         """
         buffer = io.BytesIO()
         pickler = _Pickler(buffer, self, write)
-        pickler.dump(policy)
+        try:
+            pickler.dump(policy)
+        except UNPICKLABLE as error:
+            raise PolicyError(f"a policy cannot be sent to workers: {error}; {SEND_REMEDY}") from error
         return PickledPolicy(buffer.getvalue(), tuple(pickler.keys))
 
     def reader(self) -> Callable[[PickledPolicy], Policy | None]:
@@ -96,10 +101,7 @@ class PolicyFolder:
             try:
                 return _Unpickler(io.BytesIO(pickled.content), learned).load()
             except (AttributeError, ImportError) as error:
-                raise PolicyError(
-                    f"workers cannot import the class of a policy: {error}; define it in a module that they find, "
-                    'or, in a script, above `if __name__ == "__main__":`'
-                ) from error
+                raise PolicyError(f"workers cannot import the class of a policy: {error}; {RECEIVE_REMEDY}") from error
 
         return loads
 

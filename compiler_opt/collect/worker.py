@@ -23,12 +23,12 @@ from typing import Any, Protocol
 
 from compiler_opt.collect.compilation_files import CompilationFiles
 from compiler_opt.collect.policy_folder import PickledPolicy, PolicyFolder
+from compiler_opt.collect.python_process import start_process
 from compiler_opt.collect.rollout import Rollout, rollout
 from compiler_opt.collect.schedule import Task, lost_rollout
 from compiler_opt.errors import CompilerOptError, ResourceError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.fork_server import ForkServers, find_library
-from compiler_opt.llvm.processes import die_with_parent
 from compiler_opt.llvm.scratch import remove_folder
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.problem import CompileTask
@@ -206,16 +206,14 @@ def start_worker(settings: WorkerSettings, scratch: Path) -> LocalWorker:
     """Starts a process, and makes the folder `scratch` for it.
 
     Raises:
+      ConfigError: the problem cannot be sent to another process.
       OSError: the machine lacks memory, disk or processes.
     """
     scratch.mkdir()
-    # spawn: the host may hold TensorFlow and its threads, which do not survive a fork.
-    context = multiprocessing.get_context("spawn")
-    connection, theirs = context.Pipe()
+    connection, theirs = multiprocessing.Pipe()
     with theirs, _single_threaded():
         _limit_waiting(connection)
-        process = context.Process(target=_work, args=(theirs, settings, scratch, os.getpid()), daemon=True)
-        process.start()
+        process = start_process(_work, theirs, settings, scratch)
     return LocalWorker(connection, process, scratch)
 
 
@@ -247,14 +245,9 @@ def _state(pid: int | None) -> str:
         return "X"
 
 
-def _work(connection: Connection, settings: WorkerSettings, scratch: Path, host_pid: int) -> None:
+def _work(connection: Connection, settings: WorkerSettings, scratch: Path) -> None:
     """Runs in the worker process: does jobs until the host closes the connection or dies."""
-    die_with_parent()
-    if os.getppid() != host_pid:
-        return
     os.nice(settings.niceness)
-    # An interrupt goes to every process of the terminal; the host handles it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Time passes while a run is stopped (Ctrl-Z, a debugger), and compilations run out of it.
     continued: list[int] = []
     signal.signal(signal.SIGCONT, lambda number, _: continued.append(number))

@@ -13,16 +13,14 @@ A process of its own, because a compiler's host has one thread (`llvm.spawn`), a
 import contextlib
 import dataclasses
 import multiprocessing
-import os
-import signal
 import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
+from compiler_opt.collect.python_process import start_process
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout, RolloutSettings, rollout
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, CompilerOptError, ProtocolError
-from compiler_opt.llvm.processes import die_with_parent
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.llvm.training_log import Header
@@ -136,12 +134,9 @@ class CompilationProcess:
             self.close()
 
     def _start(self) -> None:
-        # spawn: the host may hold libraries whose threads do not survive a fork.
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
+        self._connection, theirs = multiprocessing.Pipe()
         with theirs:
-            self._process = context.Process(target=_serve, args=(theirs, *self._shared, os.getpid()), daemon=True)
-            self._process.start()
+            self._process = start_process(_serve, theirs, *self._shared)
 
     def _send(self, message: object) -> None:
         assert self._connection is not None
@@ -194,14 +189,8 @@ def _serve(
     toolchain: Toolchain,
     compile_task: CompileTask[Any],
     settings: RolloutSettings,
-    host_pid: int,
 ) -> None:
     """Runs in the process: does tasks until the host closes the connection or dies."""
-    die_with_parent()
-    if os.getppid() != host_pid:
-        return
-    # An interrupt goes to every process of the terminal; the host handles it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     asking, default = _AskingPolicy(connection), DefaultPolicy(compile_task)
     asked = dataclasses.replace(settings, backend="channel")
     with scratch_directory() as scratch, contextlib.suppress(EOFError):

@@ -10,9 +10,8 @@ import functools
 import hashlib
 import os
 import pickle
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from compiler_opt.collect.cluster.bundles import MODULES, POLICIES, Bundle, BundleCache
@@ -101,8 +100,7 @@ class NodeWorker:
         self._scratch = self._stack.enter_context(scratch_directory())
         policies = PolicyFolder(self._cache.root / POLICIES)
         settings = dataclasses.replace(settings, toolchain=toolchain, num_workers=available_cpus(), policies=policies)
-        with _without_main_module():
-            self._worker = start_worker(settings, self._scratch / "worker")
+        self._worker = start_worker(settings, self._scratch / "worker")
         self._stack.callback(self._end)
         try:
             if not self._worker.connection.poll(_START_TIMEOUT_S):
@@ -226,18 +224,3 @@ def code_digest() -> str:
         digest.update(f"{path.relative_to(root)}\0".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
-
-
-@contextlib.contextmanager
-def _without_main_module() -> Iterator[None]:
-    """Processes that multiprocessing spawns in this context do not import this one's program, here Ray's."""
-    main = sys.modules["__main__"]
-    names = ("__file__", "__spec__")
-    kept = {name: getattr(main, name) for name in names if hasattr(main, name)}
-    for name in kept:
-        setattr(main, name, None)
-    try:
-        yield
-    finally:
-        for name, value in kept.items():
-            setattr(main, name, value)
