@@ -15,6 +15,7 @@ from compiler_opt.decisions.decision import Decision, Sites
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.objectives.objective import Context, Measurement, Objective, Reader
 from compiler_opt.policies.policy import Policy
+from compiler_opt.policies.pretrained_index import policy_folder
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 
@@ -149,13 +150,14 @@ def recorded(metadata: Mapping[str, Json], origin: str) -> AnyProblem:
     return load(name)
 
 
-def load_policy(directory: Path, *, name: str = "policy") -> LearnedPolicy:
-    """Loads the greedy policy in a folder, whichever installed problem it is for.
+def load_policy(directory: Path | str, *, name: str = "policy") -> LearnedPolicy:
+    """Loads the greedy policy in a folder, or `pretrained:NAME`, whichever installed problem it is for.
 
     Raises:
       PolicyError: there is none, it is damaged, or its problem is not installed.
     """
-    return recorded(NetworkWeights.load(directory).metadata, str(directory)).decision.load_policy(directory, name=name)
+    folder = policy_folder(directory)
+    return recorded(NetworkWeights.load(folder).metadata, str(folder)).decision.load_policy(folder, name=name)
 
 
 def _references() -> dict[str, str]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler_opt.policies.pretrained_index import ENVIRONMENT, PretrainedIndex
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.pretrained.pretrained_index import ENVIRONMENT, PretrainedIndex
 from tests.linked_environment import make_linked_environment
 from tests.packaging_test import RUNNING, locked
 from tests.small_corpus import SOURCES, make_small_corpus

@@ -17,8 +17,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from compiler_opt import pretrained
+from compiler_opt.policies.pretrained_index import ENVIRONMENT, PretrainedIndex
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.pretrained.pretrained_index import ENVIRONMENT, PretrainedIndex
 
 ROOT = Path(__file__).parents[1]
 DISTRIBUTION = PACKAGE = "compiler_opt"

@@ -24,6 +24,7 @@ from compiler_opt.collect.rollout_settings import RolloutSettings as RolloutSett
 from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError, ResourceError
+from compiler_opt.files import shown
 from compiler_opt.llvm.scratch import remove_folder, scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.objectives.objective import Measurement
@@ -67,6 +68,10 @@ class Rollout(Generic[T_co]):
     is_transient: bool = False
     read_cpu_s: float = 0.0
 
+    def __repr__(self) -> str:
+        result = f"{len(self.trajectory or ())} decisions" if self.failure is None else f"failure={shown(self.failure)}"
+        return f"Rollout({self.module!r}, policy={self.policy!r}, {result}, {self.cpu_s:.2f} CPU s)"
+
 
 def rollout(
     module: Module,
@@ -74,10 +79,10 @@ def rollout(
     problem: Problem[Measurement, Any] | CompileTask[Measurement],
     toolchain: Toolchain,
     *,
-    scratch: Path | None = None,
+    scratch: Path | str | None = None,
     seed: int = 0,
     settings: RolloutSettings = RolloutSettings(),
-    keep_object: Path | None = None,
+    keep_object: Path | str | None = None,
     scratch_bytes: int | None = None,
     policies: PolicyFolder | None = None,
     compilation_files: CompilationFiles | None = None,
@@ -104,7 +109,8 @@ def rollout(
       PolicyError: the policy does not fit the compiler.
       ToolchainError: the compiler cannot be started or lacks the channel.
     """
-    with scratch_directory() if scratch is None else contextlib.nullcontext(scratch) as folder:
+    kept = None if keep_object is None else Path(keep_object)
+    with scratch_directory() if scratch is None else contextlib.nullcontext(Path(scratch)) as folder:
         compilation = Compilation(module, problem.task, toolchain, folder, seed, settings, scratch_bytes, policies)
         host_cpu_s = time.process_time()
         trajectory, measurement, failure, is_transient = None, None, None, False
@@ -115,7 +121,7 @@ def rollout(
             else compilation_files.keeping(compilation, policy_name(policy))
         )
         try:
-            with _tidied(folder, keep_object), keeping:
+            with _tidied(folder, kept), keeping:
                 if policy is None:
                     compilation.compile([])
                 else:
@@ -123,9 +129,9 @@ def rollout(
                 before_cpu_s = time.process_time()
                 measurement = problem.task.reader.read(compilation.object_path, compilation.measured_remarks())
                 read_cpu_s = time.process_time() - before_cpu_s
-                if keep_object is not None:
-                    keep_object.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(compilation.object_path, keep_object)
+                if kept is not None:
+                    kept.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(compilation.object_path, kept)
         except (CompileError, CorpusError, ProtocolError, ResourceError) as error:
             failure = str(error) if module.name in str(error) else f"{module.name}: {error}"
             is_transient = isinstance(error, ResourceError)

@@ -29,7 +29,7 @@ class Job:
     policy: Policy | None
     seed: int = 0
     settings: RolloutSettings = RolloutSettings()
-    keep_object: Path | None = None
+    keep_object: Path | str | None = None
 
 
 @dataclasses.dataclass

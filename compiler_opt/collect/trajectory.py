@@ -36,6 +36,9 @@ class Trajectory:
     outcomes: np.ndarray | None = None
     default_advice: np.ndarray | None = None
 
+    def __repr__(self) -> str:
+        return f"Trajectory({len(self)} decisions, {len(self.header.features)} features)"
+
     def __len__(self) -> int:
         return len(self.advice)
 

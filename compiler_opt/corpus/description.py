@@ -60,7 +60,7 @@ class Corpus:
 
     @classmethod
     def load(
-        cls, path: Path | str, *, trusted: bool = False, check_files: bool = True, cache_dir: Path | None = None
+        cls, path: Path | str, *, trusted: bool = False, check_files: bool = True, cache_dir: Path | str | None = None
     ) -> "Corpus":
         """Reads the description of a corpus and validates its files.
 
@@ -76,7 +76,7 @@ class Corpus:
             reached by a symlink out of the corpus.
         """
         if is_url(path):
-            return _load_remote(str(path), trusted, cache_dir)
+            return _load_remote(str(path), trusted, None if cache_dir is None else Path(cache_dir))
         root = Path(path)
         if root.name == DESCRIPTION_NAME:
             root = root.parent
@@ -85,6 +85,9 @@ class Corpus:
         for module in corpus.modules if check_files else ():
             checker.check_module(module.name, has_command=module.command_override is None)
         return corpus
+
+    def __repr__(self) -> str:
+        return f"Corpus({str(self.root)!r}, {len(self.modules)} modules)"
 
     @functools.cached_property
     def by_name(self) -> Mapping[str, Module]:

@@ -12,6 +12,7 @@ from compiler_opt.llvm.advisors import AdvisorFlags
 from compiler_opt.llvm.interactive import FunctionOfDecisions
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.policies.policy import Policy
+from compiler_opt.policies.pretrained_index import policy_folder
 from compiler_opt.policies.rule import Rule
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.action_space import ActionSpace
@@ -78,13 +79,14 @@ class Decision:
         """
         return self.action_space.policy(weights, temperature=temperature, name=name, origin=origin)
 
-    def load_policy(self, directory: Path, *, name: str = "policy", margin: float | None = None) -> LearnedPolicy:
-        """The greedy policy in a folder; `margin` replaces its own, see `NetworkWeights`.
+    def load_policy(self, directory: Path | str, *, name: str = "policy", margin: float | None = None) -> LearnedPolicy:
+        """The greedy policy in a folder, or `pretrained:NAME`; `margin` replaces its own, see `NetworkWeights`.
 
         Raises:
           PolicyError: there is none, it is damaged, it is for another decision, or it can have no such margin.
         """
-        return self.policy(NetworkWeights.load(directory).with_margin(margin), name=name, origin=str(directory))
+        folder = policy_folder(directory)
+        return self.policy(NetworkWeights.load(folder).with_margin(margin), name=name, origin=str(folder))
 
     def native_form(self, weights: NetworkWeights) -> bytes:
         """The form in which our plugins run the network, see `spaces.native`.

@@ -231,7 +231,7 @@ def compiler_env(
     *,
     clang_path: str | None = None,
     compile_task: str = "inlining",
-    vocab_path: Path | None = None,
+    vocab_path: Path | str | None = None,
     num_workers: int | None = None,
     settings: EnvSettings = EnvSettings(),
 ) -> CompilerEnv:
@@ -252,9 +252,9 @@ def compiler_env(
     vocabulary = None
     if vocab_path is not None:
         sent = [spec.name for spec in toolchain.require(problem.decision.advisor.problem).features]
-        listed = listed_features(vocab_path)
+        listed = listed_features(Path(vocab_path))
         known = [name for name in problem.decision.available_features(sent) if name in listed]
-        vocabulary = load_vocabulary(vocab_path, known)
+        vocabulary = load_vocabulary(Path(vocab_path), known)
     with WorkerPool(toolchain, problem, num_workers) as pool:
         baseline = measure_baseline(corpus.modules, pool, problem)
     return CompilerEnv(corpus.modules, baseline, toolchain, problem, vocabulary=vocabulary, settings=settings)

@@ -218,12 +218,13 @@ class _ProjectRun:
     def add(self, job: Job, rollout: Rollout) -> str:
         """Adds a module; returns the name of the policy."""
         assert job.keep_object is not None
-        policy_name = self._policies[int(job.keep_object.parent.name)]
+        path = Path(job.keep_object)
+        policy_name = self._policies[int(path.parent.name)]
         failure = rollout.failure
         if failure is None:
             try:
                 self._outputs[policy_name, rollout.module] = Output(
-                    text=read_parts(job.keep_object),
+                    text=read_parts(path),
                     score=math.nan,
                     num_decisions=len(rollout.trajectory) if rollout.trajectory is not None else 0,
                     cpu_s=rollout.cpu_s,

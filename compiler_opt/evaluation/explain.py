@@ -231,7 +231,7 @@ def _verify(
         if rollout.failure is not None:
             failures[f"{rollout.module} with one decision changed"] = rollout.failure
             failed.add(numbers[job.keep_object])
-        objects.setdefault(numbers[job.keep_object], {})[rollout.module] = job.keep_object
+        objects.setdefault(numbers[job.keep_object], {})[rollout.module] = Path(job.keep_object)
         on_rollout(rollout)
     measured: dict[tuple[str, Site], TextParts] = {}
     for number, (project, decision) in enumerate(chosen):

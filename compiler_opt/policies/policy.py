@@ -43,6 +43,9 @@ class Policy(abc.ABC):
     is_default: bool = False
     """Whether it takes the compiler's own decisions, sent or rebuilt."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({getattr(self, 'name', '')!r})"
+
     @abc.abstractmethod
     def start(self, header: Header, seed: int) -> Decider:
         """Begins one compilation.

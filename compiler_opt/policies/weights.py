@@ -117,6 +117,10 @@ class NetworkWeights:
             if not is_list or not np.isfinite(quantiles).all() or (quantiles[1:] < quantiles[:-1]).any():
                 raise PolicyError(f"vocabulary of {name!r}: expected ascending finite numbers")
 
+    def __repr__(self) -> str:
+        layers = " x ".join(str(len(bias)) for bias in self.biases)
+        return f"NetworkWeights({len(self.features)} features, layers of {layers})"
+
     @classmethod
     def keeping_default(cls, feature: str) -> "NetworkWeights":
         """A binary policy that always takes the default decision; it observes one feature, as each policy must."""

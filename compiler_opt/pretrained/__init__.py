@@ -21,9 +21,10 @@ from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inliner_plugin import can_build
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.pretrained_index import PREFIX as PREFIX
+from compiler_opt.policies.pretrained_index import PretrainedIndex
+from compiler_opt.policies.pretrained_index import policy_folder as folder  # noqa: F401 (ruff wants `folder as folder`)
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.pretrained.pretrained_index import PREFIX as PREFIX
-from compiler_opt.pretrained.pretrained_index import PretrainedIndex
 from compiler_opt.problem import AnyProblem
 
 
@@ -40,17 +41,6 @@ def path(name: str) -> Path:
 def load(name: str) -> NetworkWeights:
     """The weights of a policy. Raises PolicyError if there is no such policy, or it was changed."""
     return NetworkWeights.load(path(name))
-
-
-def folder(text: str | Path) -> Path:
-    """The folder of a policy as a flag names it: `pretrained:NAME` or a path.
-
-    A folder whose own name begins with `pretrained:` is `./pretrained:...`.
-
-    Raises:
-      PolicyError: there is no policy of that name, or it was changed.
-    """
-    return path(str(text).removeprefix(PREFIX)) if str(text).startswith(PREFIX) else Path(text)
 
 
 def find_default(problem: AnyProblem, toolchains: Iterable[Toolchain]) -> str | None:

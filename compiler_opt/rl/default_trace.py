@@ -46,7 +46,7 @@ def record_default_trace(
     problem: Problem,
     toolchain: Toolchain,
     pool: WorkerPool,
-    path: Path | None,
+    path: Path | str | None,
     *,
     modules: Sequence[Module] | None = None,
     policy: Policy | None = None,
@@ -75,7 +75,7 @@ def record_default_trace(
     modules = corpus.modules if modules is None else modules
     builder = BaselineBuilder(problem)
     num_modules, num_decisions = 0, 0
-    with contextlib.nullcontext() if path is None else _trace_writer(path) as writer:
+    with contextlib.nullcontext() if path is None else _trace_writer(Path(path)) as writer:
         recorded = policy or traces.default_policy(problem)
         rollouts = traces.rollouts(modules, recorded, pool, settings)
         for rollout in with_progress(rollouts, "default" if policy is None else policy.name, len(modules)):

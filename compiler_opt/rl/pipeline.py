@@ -81,8 +81,8 @@ class PipelineSettings:
         cloning = dataclasses.replace(self.cloning, seed=seed)
         return dataclasses.replace(self, cloning=cloning, training=dataclasses.replace(self.training, seed=seed))
 
-    def starting_from(self, policy_dir: Path) -> "PipelineSettings":
-        """A copy whose reinforcement learning starts from a policy."""
+    def starting_from(self, policy_dir: Path | str) -> "PipelineSettings":
+        """A copy whose reinforcement learning starts from a policy: its folder, or `pretrained:NAME`."""
         training = dataclasses.replace(self.training, warmstart_policy_dir=str(policy_dir))
         return dataclasses.replace(self, training=training)
 
@@ -116,7 +116,7 @@ class Trained:
 
 
 def run(
-    root_dir: Path,
+    root_dir: Path | str,
     corpus: Corpus,
     problem: Problem,
     toolchain: Toolchain,
@@ -148,8 +148,10 @@ def run(
     Raises:
       CompilerOptError: see the steps.
     """
-    trace, vocabulary, warm_start = (root_dir / name for name in (TRACE, VOCABULARY, WARM_START))
-    policy_dir, seed = root_dir / TRAINING / POLICY_DIR, settings.training.seed
+    trace, vocabulary, warm_start, training = (
+        Path(root_dir) / name for name in (TRACE, VOCABULARY, WARM_START, TRAINING)
+    )
+    policy_dir, seed = training / POLICY_DIR, settings.training.seed
     clones_default = algorithms.load(settings.training.algorithm).clones_default
     learning = settings
 
@@ -164,9 +166,8 @@ def run(
         clone_default(warm_start, trace, vocabulary, settings, problem=problem, echo=echo)
 
     def learn() -> None:
-        folder = root_dir / TRAINING
         train(
-            folder,
+            training,
             corpus,
             problem,
             toolchain,
@@ -209,8 +210,8 @@ def describe_trace(*paths: Path) -> TraceDescription:
 
 
 def make_vocabulary(
-    trace_path: Path,
-    output_dir: Path,
+    trace_path: Path | str,
+    output_dir: Path | str,
     config: VocabularyConfig = VocabularyConfig(),
     *,
     problem: Problem | None = None,
@@ -236,6 +237,7 @@ def make_vocabulary(
       ProtocolError: the trace cannot be read.
       OutputError: the vocabulary cannot be written.
     """
+    trace_path, output_dir = Path(trace_path), Path(output_dir)
     problem = problem or problems.recorded(describe_trace(trace_path).about, str(trace_path))
     with exclusive_directory(output_dir, "--output_dir"):
         load_tensorflow()
@@ -269,9 +271,9 @@ def shipped_vocabulary(decision: Decision) -> Path | None:
 
 
 def clone_default(
-    root_dir: Path,
-    trace_path: Path | Sequence[Path] | TraceDescription,
-    vocabulary_dir: Path,
+    root_dir: Path | str,
+    trace_path: Path | str | Sequence[Path | str] | TraceDescription,
+    vocabulary_dir: Path | str,
     settings: PipelineSettings,
     *,
     problem: Problem | None = None,
@@ -301,10 +303,11 @@ def clone_default(
       PolicyError, ProtocolError: nothing can be learned from the trace.
       OutputError: the policy cannot be written.
     """
+    root_dir, vocabulary_dir = Path(root_dir), Path(vocabulary_dir)
     if isinstance(trace_path, TraceDescription):
         trace = trace_path
     else:
-        trace = describe_trace(*((trace_path,) if isinstance(trace_path, Path) else trace_path))
+        trace = describe_trace(*map(Path, (trace_path,) if isinstance(trace_path, Path | str) else trace_path))
     problem = problem or problems.recorded(trace.about, str(trace.path))
     _check_recurrence(settings.network, problem)
     embeddings = inlining.vocabulary(problem.decision.advisor) if inlining is not None else None
@@ -329,13 +332,13 @@ def clone_default(
 
 
 def train(
-    root_dir: Path,
+    root_dir: Path | str,
     corpus: Corpus,
     problem: Problem,
     toolchain: Toolchain,
     settings: PipelineSettings,
     *,
-    vocabulary_dir: Path | None = None,
+    vocabulary_dir: Path | str | None = None,
     num_workers: int | None = None,
     niceness: int = 0,
     compilation_files: CompilationFiles | None = None,
@@ -362,6 +365,7 @@ def train(
       CorpusError: most modules fail.
       OutputError: something cannot be written.
     """
+    root_dir = Path(root_dir)
     algorithm = algorithms.load(settings.training.algorithm)
     _check_recurrence(settings.network, problem)
     if settings.network.lstm_units and not algorithm.takes_recurrence:
@@ -370,7 +374,10 @@ def train(
             f"from single decisions, found {settings.network.lstm_units}; use ppo, reinforce, dqn or es"
         )
     quantiles = _training_vocabulary(
-        vocabulary_dir, settings.training.warmstart_policy_dir, problem.decision, toolchain
+        None if vocabulary_dir is None else Path(vocabulary_dir),
+        settings.training.warmstart_policy_dir,
+        problem.decision,
+        toolchain,
     )
     if problem.decision.advisor == INLINING:
         toolchain = with_plugin_features(toolchain, quantiles)

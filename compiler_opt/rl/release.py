@@ -31,8 +31,8 @@ from compiler_opt.export.average import average_policies
 from compiler_opt.export.formats import evaluation_results
 from compiler_opt.files import write_atomically
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.policies.pretrained_index import PretrainedIndex
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.pretrained.pretrained_index import PretrainedIndex
 from compiler_opt.problem import AnyProblem
 from compiler_opt.report.table import Cell, Change, Table
 from compiler_opt.rl.config import POLICY_DIR

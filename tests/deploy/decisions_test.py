@@ -19,7 +19,7 @@ from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Base, Decisions, Site, provenance, sites_of
 from compiler_opt.policies.policy import Policy
-from compiler_opt.pretrained.pretrained_index import ENVIRONMENT
+from compiler_opt.policies.pretrained_index import ENVIRONMENT
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from tests import programs
 from tests.deploy.conftest import run

@@ -14,8 +14,8 @@ from compiler_opt import problem as problems
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
+from compiler_opt.policies.pretrained_index import ENVIRONMENT, FILES, PretrainedIndex
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.pretrained.pretrained_index import ENVIRONMENT, FILES, PretrainedIndex
 
 INLINING = problems.load("inlining")
 

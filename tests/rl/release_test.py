@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from compiler_opt.errors import ConfigError, PolicyError
+from compiler_opt.policies.pretrained_index import ENVIRONMENT, PretrainedIndex
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.pretrained.pretrained_index import ENVIRONMENT, PretrainedIndex
 from compiler_opt.rl.release import MEAN, gather, write_logs
 from tests import programs
 from tests.small_corpus import SOURCES, make_corpus, make_small_corpus

@@ -18,8 +18,8 @@ import pytest
 from compiler_opt.decisions.inlining import FEATURES
 from compiler_opt.llvm.object_file import read_parts
 from compiler_opt.policies.decisions import Decisions
+from compiler_opt.policies.pretrained_index import ENVIRONMENT, PretrainedIndex
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.pretrained.pretrained_index import ENVIRONMENT, PretrainedIndex
 from tests import programs
 from tests.real_observations import weights_for
 from tests.small_project import configure, make_small_project

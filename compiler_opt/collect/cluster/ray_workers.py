@@ -383,9 +383,10 @@ def _pass_on(done: "concurrent.futures.Future[Answer]", answer: "concurrent.futu
 def _keep_object(job: Job, content: bytes, result: Rollout[Any]) -> Rollout[Any]:
     """Writes the object of a job to where it is wanted; returns the job's result."""
     assert job.keep_object is not None
+    path = Path(job.keep_object)
     try:
-        job.keep_object.parent.mkdir(parents=True, exist_ok=True)
-        job.keep_object.write_bytes(content)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     except OSError as error:
         return lost_rollout(job, f"{job.module.name}: out of memory or disk: {error}", is_transient=True)
     return result

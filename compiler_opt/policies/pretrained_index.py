@@ -32,6 +32,19 @@ _NAME = re.compile(r"\w[\w.+-]{0,99}", re.ASCII)
 _REMEDY = "install compiler_opt again"
 
 
+def policy_folder(name: Path | str) -> Path:
+    """The folder of a policy, given as a path, or in a string also as `pretrained:NAME`.
+
+    A folder whose own name begins with `pretrained:` is `./pretrained:...`.
+
+    Raises:
+      PolicyError: there is no policy of that name, or it was changed.
+    """
+    if isinstance(name, str) and name.startswith(PREFIX):
+        return PretrainedIndex.installed().path(name.removeprefix(PREFIX))
+    return Path(name)
+
+
 @dataclasses.dataclass(frozen=True)
 class ReleasedFile:
     """A file of a policy: its size in bytes, and its SHA-256 in hexadecimal."""
@@ -67,7 +80,7 @@ class PretrainedIndex:
     @classmethod
     def installed(cls) -> "PretrainedIndex":
         """This package's, or that of the environment variable."""
-        return cls(Path(os.environ.get(ENVIRONMENT) or Path(__file__).parent))
+        return cls(Path(os.environ.get(ENVIRONMENT) or Path(__file__).parents[1] / "pretrained"))
 
     def names(self, problem: str | None = None) -> tuple[str, ...]:
         """The sorted names of all policies, or of those for one problem. Raises PolicyError if the index is damaged."""
