@@ -117,9 +117,10 @@ def test_paths_may_be_strings() -> None:
 
 def test_loading_by_strings(tmp_path: Path) -> None:
     name = pretrained.names("inlining")[0]
-    for given in (f"pretrained:{name}", str(pretrained.path(name)), pretrained.path(name)):
-        for policy in (compiler_opt.load_policy(given), INLINING.decision.load_policy(given)):
-            assert policy.weights.checksum() == pretrained.load(name).checksum()
+    forms: list[Path | str] = [f"pretrained:{name}", str(pretrained.path(name)), pretrained.path(name)]
+    for given in forms:
+        for learned in (compiler_opt.load_policy(given), INLINING.decision.load_policy(given)):
+            assert learned.weights.checksum() == pretrained.load(name).checksum()
     settings = compiler_opt.PipelineSettings().starting_from(f"pretrained:{name}")
     assert settings.training.warmstart_policy_dir == f"pretrained:{name}"
 
