@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from compiler_opt.commands import VERBS, summary
+from compiler_opt.policies.pretrained_index import ENVIRONMENT
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.pretrained.pretrained_index import ENVIRONMENT
 from tests.linked_environment import make_linked_environment
 from tests.packaging_test import RUNNING, copy_project, gin_files, locked
 from tests.small_corpus import SOURCES, make_small_corpus
