@@ -36,7 +36,7 @@ MAX_INSTRUCTIONS = {"Oz": 1.02, "Os": 1.02, "O2": 1.0, "O3": 1.0}
 """By level, how many times the instructions of the first set a function may execute, as the compiler estimates."""
 
 FOR_SIZE = "-force-attribute=optsize"
-"""Of single functions only: the code generator takes a function without loops for one with that attribute."""
+"""Of single functions only: the code generator takes the function for one with that attribute."""
 
 PASSES = "passes"
 """`-passes=NAME` in a set runs this function pass of the optimiser on a function before its code is generated."""

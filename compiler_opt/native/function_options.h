@@ -18,10 +18,9 @@
 // Most options are variables of the process that passes read when they run, so that they can be set before a function
 // and set back after it. Those in `kSkippingOptions` are read when the code generator's pipeline is built: the passes
 // stay in it, and `skips` says whether to pass over them in the current function. Two are no options of the code
-// generator's. `-passes=NAME` runs a function pass of the optimiser, which may be one of a user's plugin, before the
-// function's code is generated. `-force-attribute=optsize` gives a function that attribute, as LLVM's option of the name
-// does in the optimiser. A function with loops has the first set instead: their alignment and the like cost time that
-// counted instructions do not show.
+// generator's: `-force-attribute=optsize` gives a function that attribute, as LLVM's option of the name does in the
+// optimiser, and `-passes=NAME` runs a function pass of the optimiser, which may be one of a user's plugin. Both happen
+// before the function's code is generated.
 
 #ifndef COMPILER_OPT_NATIVE_FUNCTION_OPTIONS_H_
 #define COMPILER_OPT_NATIVE_FUNCTION_OPTIONS_H_
@@ -36,8 +35,6 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"
-#include "llvm/Analysis/CFG.h"
-#include "llvm/IR/BasicBlock.h"
 #include "llvm/IR/Function.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/CommandLine.h"
@@ -164,13 +161,9 @@ public:
   // Sets the options of a function. `skips` is then about it.
   void enter(llvm::Function &F) {
     const auto Found = ByName.find(symbolName(F));
-    size_t Number = Trial ? *Trial : Found == ByName.end() ? DefaultSet : Found->second;
-    const bool IsForSize = Sets[Number].ForSize && !F.hasOptNone();
-    if (IsForSize && hasLoops(F))
-      Number = 0;
     // All values have been accepted before.
-    (void)apply(Number);
-    if (IsForSize && Number)
+    (void)apply(Trial ? *Trial : Found == ByName.end() ? DefaultSet : Found->second);
+    if (Sets[*Current].ForSize && !F.hasOptNone())
       F.addFnAttr(llvm::Attribute::OptimizeForSize);
   }
 
@@ -204,12 +197,6 @@ private:
     bool ForSize = false; // whether functions get the attribute `optsize`
     std::string Passes;
   };
-
-  static bool hasLoops(const llvm::Function &F) {
-    llvm::SmallVector<std::pair<const llvm::BasicBlock *, const llvm::BasicBlock *>, 8> Edges;
-    llvm::FindFunctionBackedges(F, Edges);
-    return !Edges.empty();
-  }
 
   std::string readMenu(llvm::StringRef Text) {
     const auto Known = llvm::cl::getRegisteredOptions();

@@ -126,7 +126,7 @@ def test_one_set_for_all_functions_gives_the_object_of_the_command_line(runner: 
 
 @pytest.mark.both_compilers
 def test_an_attribute_in_the_code_generator_gives_the_code_of_that_attribute(runner: Runner) -> None:
-    """Without loops only; at -O2, of IR that is optimised already, since the attribute changes the optimiser, too."""
+    """At -O2, of IR that is optimised already, since the attribute changes what the optimiser does."""
     menu = ((), (FOR_SIZE,))
     assert runner.run("-O2", "-S", "-emit-llvm").returncode == 0
     ir = (runner.folder / "a.o").read_text()
@@ -135,15 +135,9 @@ def test_an_attribute_in_the_code_generator_gives_the_code_of_that_attribute(run
     words = ("-O2", "-Xclang", "-disable-llvm-passes")
     plain = runner.plain((), *words)
     assert runner.with_plugin(FunctionOptions(menu), *words) == plain
-    kept = runner.code()
-    runner.with_plugin(FunctionOptions(menu, default=1), *words)
-    found = runner.code()
+    found = runner.with_plugin(FunctionOptions(menu, default=1), *words)
     runner.source.write_text(re.sub(r"(?m)^(attributes #\d+ = { )", r"\1optsize ", ir))
-    runner.plain((), *words)
-    everywhere = runner.code()
-    assert found["act"] == everywhere["act"] != kept["act"]
-    assert all(found[name] == kept[name] for name in ("sum", "twice", "mean"))
-    assert any(everywhere[name] != kept[name] for name in ("sum", "twice", "mean"))
+    assert runner.plain((), *words) == found != plain
 
 
 @pytest.mark.both_compilers
