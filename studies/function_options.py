@@ -35,7 +35,7 @@ from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.decisions.inlining import DECISION
-from compiler_opt.errors import BenchmarkError, CompileError
+from compiler_opt.errors import BenchmarkError, CompileError, ConfigError
 from compiler_opt.files import exclusive_directory, write_json
 from compiler_opt.kept_results import RecordFile, check_conditions
 from compiler_opt.llvm.options_plugin import FOR_SIZE, MAX_INSTRUCTIONS, FunctionOptions
@@ -122,6 +122,8 @@ def entry() -> None:
     corpus, toolchain = _CORPUS.read(_CLANG_PATH.value)
     constant = shipped(toolchain.version[0]).of_module(corpus.modules[0], toolchain)
     level = optimization_level(corpus.modules[0].options()).removeprefix("-")
+    if level not in MAX_INSTRUCTIONS:
+        raise ConfigError(f"--data_path: expected modules of one of {', '.join(MAX_INSTRUCTIONS)}, found -{level}")
     limit = MAX_INSTRUCTIONS[level] if _MAX_INSTRUCTIONS.value is None else _MAX_INSTRUCTIONS.value
     folder: Path = _OUTPUT_DIR.value
     num_workers = entry_point.num_workers(_NUM_WORKERS.value)

@@ -22,11 +22,12 @@ from absl import flags
 from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.module import Module
 from compiler_opt.cost_models.compiling import compile_object
+from compiler_opt.deploy.pass_options import AUTO, usable_options
 from compiler_opt.errors import CompileError, CorpusError
 from compiler_opt.llvm.options_plugin import FOR_SIZE, FunctionOptions
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.pass_options.sets import OptionSets, shipped
+from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
@@ -46,7 +47,7 @@ _TIMEOUT_S = 600.0
 def entry() -> int:
     corpus, toolchain = _CORPUS.read(_CLANG_PATH.value)
     corpus = corpus.sample(_MODULES.value, seed=0)
-    chosen = OptionSets.load(_OPTIONS.value) if _OPTIONS.value else shipped(toolchain.version[0])
+    chosen = usable_options(OptionSets.load(_OPTIONS.value) if _OPTIONS.value else AUTO, toolchain).sets
 
     def compilations() -> Iterator[tuple[Module, tuple[str, ...]]]:
         """Modules that have their options, and the same as a set of the command line, if it can be one."""

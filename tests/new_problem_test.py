@@ -153,6 +153,15 @@ def _sizes_with_each_set(toolchain: Toolchain, folder: Path) -> list[dict[str, i
     return sizes
 
 
+def _run_with_passes(toolchain: Toolchain, folder: Path, name: str) -> str:
+    """What a compilation prints that is to run a pass beside the plugin."""
+    options = FunctionOptions(((), (f"-passes={name}",)), default=1, plugin=folder / "rebase.so")
+    command = [str(toolchain.clang), "-Oz", load_option(options_plugin(toolchain)), "-c", "state.c", "-o", "other.o"]
+    variables = {**os.environ, **environment(options, folder)}
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+    return done.stderr
+
+
 @pytest.mark.both_compilers
 def test_the_commands_of_the_page_choose_by_function_for_a_pass(toolchain: Toolchain, pass_folder: Path) -> None:
     folder, version = pass_folder, str(toolchain.version[0])
@@ -177,6 +186,9 @@ def test_the_commands_of_the_page_choose_by_function_for_a_pass(toolchain: Toolc
     evaluated = json.loads((folder / "report/summary.json").read_text())["totals"]["options"]
     saved = evaluated["default_linked_bytes"] - evaluated["linked_bytes"]
     assert evaluated["num_failures"] == 0 and saved == table["together"][0] - table["together"][-1]
+    # LLVM's own passes, some of which write files, are none of the plugin's.
+    assert not _run_with_passes(toolchain, folder, "rebase")
+    assert "dot-cfg is a pass of LLVM's own, not of the plugin" in _run_with_passes(toolchain, folder, "dot-cfg")
     # The prefix may be moved without what it was made of.
     chosen = (folder / "state.o").read_bytes()
     (folder / "rebase.so").unlink()

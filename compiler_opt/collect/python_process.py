@@ -12,6 +12,7 @@ import os
 import pickle
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing import spawn
 from multiprocessing.connection import Connection
@@ -20,6 +21,9 @@ from typing import Any
 
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.processes import die_with_parent
+
+_starting = threading.Lock()
+"""Held while the process does not look like the user's program."""
 
 UNPICKLABLE = (pickle.PicklingError, AttributeError, TypeError)
 """What pickling raises for an object that cannot be sent to another process."""
@@ -41,17 +45,18 @@ def start_process(target: Callable[..., None], connection: Connection, *argument
       OSError: the machine lacks memory or processes.
     """
     if multiprocessing.current_process().daemon:
-        raise ConfigError("a worker cannot start processes of its own")
+        raise ConfigError("a daemon process, such as a worker, cannot start processes of its own")
     try:
         pickled = pickle.dumps(arguments)
     except UNPICKLABLE as error:
-        raise ConfigError(f"cannot be sent to workers: {error}; {SEND_REMEDY}") from error
+        raise ConfigError(f"the problem cannot be sent to workers: {error}; {SEND_REMEDY}") from error
     # spawn: the host may hold TensorFlow and its threads, which do not survive a fork.
     context = multiprocessing.get_context("spawn")
-    program = {key: value for key, value in spawn.get_preparation_data("").items() if key.startswith("init_main")}
-    process = context.Process(target=_run, args=(target, connection, pickled, program, os.getpid()), daemon=True)
-    with _without_main_module():
-        process.start()
+    with _starting:
+        program = {key: value for key, value in spawn.get_preparation_data("").items() if key.startswith("init_main")}
+        process = context.Process(target=_run, args=(target, connection, pickled, program, os.getpid()), daemon=True)
+        with _without_main_module():
+            process.start()
     return process
 
 

@@ -178,6 +178,10 @@ def deploy(
         raise ConfigError(
             f"expected one compiler for options of functions, found clang-{', clang-'.join(map(str, toolchains))}"
         )
+    if pass_plugin is not None and len(toolchains) > 1:
+        raise ConfigError(
+            f"--pass_plugin={pass_plugin}: is for one compiler, found clang-{', clang-'.join(map(str, toolchains))}"
+        )
     for toolchain, policy in itertools.product(toolchains.values(), policies):
         features = toolchain.require(policy.problem.decision.advisor.problem).feature_names
         if policy.policy is not None:
@@ -221,9 +225,8 @@ def deploy(
         )
         if not deployed and not any(compiler.options.sets.has_constants for compiler in compilers):
             reasons = "; ".join(line for compiler in compilers for line in compiler.options.summary())
-            raise ConfigError(
-                f"--options: expected an option that the compiler takes, found none ({reasons or 'it is empty'})"
-            )
+            reasons = reasons or "menus need --option_trials"
+            raise ConfigError(f"--options: expected an option that the compiler takes, found none ({reasons})")
         deployment = Deployment(
             compilers=compilers,
             policies=tuple(deployed),

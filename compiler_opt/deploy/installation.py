@@ -16,7 +16,8 @@ SHARE = Path("share") / "mlgo"
 
 _CARDS = (CARD_FILE, MARKDOWN_FILE)
 _OURS = re.compile(
-    r"mlgo-(inliner|regalloc)(-\d+)?-\d+\.so|mlgo-decisions-\d+\.mlgo|mlgo-clang(\+\+)?-\d+|mlgo-nowhere\.(in|out)|"
+    r"mlgo-(inliner|regalloc)(-\d+)?-\d+\.so|mlgo-options-O[23sz]-\d+\.so|mlgo-pass-[0-9a-f]{16}\.so|"
+    r"mlgo-decisions-\d+\.mlgo|mlgo-clang(\+\+)?-\d+|mlgo-nowhere\.(in|out)|"
     rf"mlgo-({'|'.join(LINKED_TOOLS)})(-\d+)?|toolchain(-\d+)?\.cmake|"
     rf"((inliner|regalloc)(-\d+)?/)?({'|'.join(map(re.escape, _CARDS))})"
 )

@@ -65,7 +65,7 @@ class FunctionOptions:
       plugin: a pass plugin of the user's own, whose options sets may have, and passes after `-passes=`.
 
     Raises:
-      ConfigError: there is no set, a number is not that of a set, or a name has a line break.
+      ConfigError: there is no set, a number is not that of a set, or a name has a line break or a NUL.
     """
 
     menu: tuple[tuple[str, ...], ...]
@@ -82,7 +82,7 @@ class FunctionOptions:
             if not 0 <= number < len(self.menu):
                 raise ConfigError(f"expected the number of a set of options below {len(self.menu)}, found {number}")
         for name, body in self.choices:
-            if not name or "\n" in name or not 0 <= body < 1 << 64:
+            if not name or "\n" in name or "\0" in name or not 0 <= body < 1 << 64:
                 raise ConfigError(f"expected a function and the fingerprint of its body, found {shown(name)}, {body}")
 
     def menu_text(self) -> str:
@@ -101,7 +101,7 @@ class FunctionOptions:
             digest = hashlib.sha256(self.plugin.read_bytes()).hexdigest()
         except OSError as error:
             raise ConfigError(f"{self.plugin}: {error.strerror}") from None
-        return f"{self.plugin.stem}-{digest[:16]}.so"
+        return f"mlgo-pass-{digest[:16]}.so"
 
     def text(self) -> str:
         """All of it; equal texts mean equal options."""

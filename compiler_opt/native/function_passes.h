@@ -26,6 +26,7 @@
 #include <dlfcn.h>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace compiler_opt {
 
@@ -47,10 +48,15 @@ public:
     return llvm::toString(Loaded.takeError());
   }
 
-  // Why there is no such pipeline of function passes, or an empty string.
+  // Why there is no such pipeline of function passes, or an empty string. Beside a plugin, LLVM's own are none, since some
+  // write files.
   std::string check(llvm::StringRef Pipeline) const {
-    llvm::PassBuilder Builder;
+    llvm::PassBuilder Builder, Own;
     llvm::FunctionPassManager Passes;
+    if (llvm::Error Unknown = Own.parsePassPipeline(Passes, Pipeline))
+      llvm::consumeError(std::move(Unknown));
+    else if (Plugin)
+      return Pipeline.str() + " is a pass of LLVM's own, not of the plugin";
     return llvm::toString(parse(Pipeline, Builder, Passes));
   }
 

@@ -13,7 +13,7 @@ from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.errors import ToolchainError
 from compiler_opt.files import write_text
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
-from compiler_opt.llvm.options_plugin import MAX_INSTRUCTIONS, options_plugin
+from compiler_opt.llvm.options_plugin import MAX_INSTRUCTIONS, FunctionOptions, options_plugin
 from compiler_opt.optimize.optimization import FUNCTION_OPTIONS, FUNCTIONS_TABLE, Optimization
 from compiler_opt.optimize.results import ChosenSet
 from compiler_opt.optimize.state import Record, checksum
@@ -56,17 +56,22 @@ def _menu(run: Optimization, corpus: Corpus) -> Sequence[tuple[str, ...]]:
     return menu
 
 
+def _is_for(options: FunctionOptions, menu: Sequence[tuple[str, ...]], level: str) -> bool:
+    return (options.menu, options.level) == (menu, level)
+
+
 def choose(
     run: Optimization, corpus: Corpus, policy_dir: Path, decisions: Path | None, known: Path | None
 ) -> ChosenOptions:
     """Chooses options for single functions, with which policy and decisions are deployed.
 
-    A file that is known is taken as it is if it is of the same menu.
+    A file that is known is taken as it is if it is of the same menu and level.
     """
     menu = _menu(run, corpus)
     if not menu:
         return ChosenOptions()
-    if known is not None and function_options.load(known).menu == menu:
+    level = run.settings.level.removeprefix("-")
+    if known is not None and _is_for(function_options.load(known), menu, level):
         run.echo(f"options of LLVM's passes for single functions: {known} is reused")
         return ChosenOptions(known)
     path = run.folder / FUNCTION_OPTIONS
@@ -81,7 +86,6 @@ def choose(
             WorkerPool(toolchain, function_options.task(len(menu)), run.settings.jobs) as pool,
         ):
             measured = function_options.measure(corpus.modules, policy, pool, menu, bar.update)
-        level = run.settings.level.removeprefix("-")
         limit = MAX_INSTRUCTIONS[level]
         chosen = measured.choose(menu, level, limit)
         function_options.save(chosen, path)

@@ -288,7 +288,7 @@ def test_numbers_and_names_are_checked() -> None:
 @given(
     st.dictionaries(
         st.tuples(
-            st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1), st.integers(0, (1 << 64) - 1)
+            st.text(st.characters(codec="utf-8", exclude_characters="\n\0"), min_size=1), st.integers(0, (1 << 64) - 1)
         ),
         st.integers(0, 1),
     )
