@@ -43,7 +43,7 @@ from compiler_opt.llvm.pass_options import parse_option
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.objectives.objective import Reader
 from compiler_opt.pass_options.screening import read_detected
-from compiler_opt.pass_options.sets import shipped
+from compiler_opt.pass_options.sets import changed, shipped
 from compiler_opt.problem import CompileTask
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.search.function_options import SETTINGS, measure, task
@@ -154,13 +154,6 @@ def _candidates(screening: Path, constant: Sequence[str]) -> list[str]:
     return [option for _, option in sorted(trusted)]
 
 
-def with_options(constant: Sequence[str], options: str) -> tuple[str, ...]:
-    """The constant set with other options, such as `-disable-lsr=true`, in place of other values of them."""
-    added = options.split()
-    names = {parse_option(option)[0] for option in added}
-    return (*(each for each in constant if parse_option(each)[0] not in names), *added)
-
-
 def _check(
     candidates: Sequence[str],
     corpus: Corpus,
@@ -178,7 +171,7 @@ def _check(
         with WorkerPool(toolchain, OBJECTS, num_workers) as pool:
             plain = _compile(pool, modules, constant)
             for option in progress_bar(left, "checking", len(left), unit="option"):
-                options = with_options(constant, option)
+                options = changed(constant, option.split())
                 by_command = _compile(pool, modules, options)
                 by_plugin = _compile(pool, modules, FunctionOptions((constant, options), default=1))
                 checked = Checked(
@@ -224,7 +217,7 @@ def _menu(
         path, listed = folder / "sample" / f"{name}.npz", folder / "sample" / f"{name}.json"
         measured = parse_json(listed.read_bytes()) if listed.exists() and path.exists() else []
         if not set(candidates) <= set(measured):
-            menu = [constant, *(with_options(constant, option) for option in candidates)]
+            menu = [constant, *(changed(constant, option.split()) for option in candidates)]
             with (
                 WorkerPool(toolchain, task(len(menu)), num_workers) as pool,
                 progress_bar(total=len(modules), description=name, unit="module") as bar,
@@ -285,7 +278,7 @@ def _build(
     check_conditions(folder / "built.json", {"compiler": toolchain.version_text, **conditions})
     file = RecordFile(folder / "built.jsonl", Built)
     known = {each.project for each in file.records}
-    sets = [constant, *(with_options(constant, option) for option in menu)]
+    sets = [constant, *(changed(constant, option.split()) for option in menu)]
     sources = programs_of(corpus)
     projects = corpus.projects()
     # The smallest first.

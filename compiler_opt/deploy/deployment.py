@@ -6,7 +6,8 @@
                                             allocator mlgo-regalloc-NN.so, with mlgo-nowhere.in and .out; for the second
                                             policy of a plugin mlgo-inliner-2-NN.so
     lib/mlgo-decisions-NN.mlgo              decisions that the plugin replays before it asks the policy, if any
-    lib/mlgo-options-NN.so                  the pass plugin with options of LLVM's passes for single functions, if any
+    lib/mlgo-options-LEVEL-NN.so            the pass plugin with options of LLVM's passes for single functions, if any
+    lib/mlgo-pass-DIGEST.so                 a pass plugin of the user's own, which that one loads, if any
     share/mlgo/                             CMake toolchain files and a description of the deployment
     share/mlgo/inliner/                     the model card of that policy
 

@@ -105,11 +105,8 @@ class OptionSets:
     def menu(self, level: str, architecture: str) -> tuple[tuple[str, ...], ...]:
         """The sets of which a function may have one: `options`, and these with each entry of its menu, if any."""
         constant = self.options(level, architecture)
-        sets = []
-        for changes in self.menus.get(architecture, {}).get(level, ()):
-            names = {parse_option(option)[0] for option in changes}
-            sets.append((*(option for option in constant if parse_option(option)[0] not in names), *changes))
-        return (constant, *sets) if sets else ()
+        changes = self.menus.get(architecture, {}).get(level, ())
+        return (constant, *(changed(constant, each) for each in changes)) if changes else ()
 
     def by_function(self, level: str, architecture: str) -> FunctionOptions | None:
         """The sets of `menu` that the compiler is to try, after `options`; None if there are none."""
@@ -167,6 +164,12 @@ class OptionSets:
         if self.menus:
             content["menus"] = self.menus
         write_json(path, content)
+
+
+def changed(options: Sequence[str], changes: Sequence[str]) -> tuple[str, ...]:
+    """A set with further options, in place of those of the same name."""
+    names = {parse_option(option)[0] for option in changes}
+    return (*(option for option in options if parse_option(option)[0] not in names), *changes)
 
 
 def _architecture(target: str) -> str:
