@@ -1,6 +1,6 @@
 """Compiles a corpus once under options of LLVM's passes with all of LLVM's verifiers on, and names what they refuse.
 
-    python -m studies.verify_options --data_path=$CORPUS/train --clang_path=clang-22 [--options=FILE] [--menu]
+    python -m studies.verify_options --data_path=$CORPUS/train --clang_path=clang-22 [--options=FILE] [--menu] [--noverify]
 
 LLVM's IR is checked after every pass (`-llvm-verify-each`), and its machine code after every pass of the code generator
 (`-verify-machineinstrs`). The verifiers change nothing: the objects must be those of compilations without them. The
@@ -8,7 +8,7 @@ options are those of each module's level in a file, by default the set that ship
 
 `--menu` adds the sets that single functions may have, which the plugin sets in all functions: each object must also be
 that of the same set on the command line. (What the command line does not have, the attribute `optsize` for the code
-generator, is checked by the verifiers alone.)
+generator, is checked by the verifiers alone.) `--noverify` leaves the verifiers out, which take most of the time.
 Exit status: 1 if anything is refused, is not equal, or fails only with the options.
 """
 
@@ -35,6 +35,7 @@ from compiler_opt.tools.entry_point import echo
 _CORPUS = shared_flags.CorpusFlags(module_filter=False, projects=True)
 _OPTIONS = shared_flags.path("options", "A file of option sets; by default the one that ships for the compiler.")
 _MENU = flags.DEFINE_bool("menu", False, "Also check the sets that single functions may have.")
+_VERIFY = flags.DEFINE_bool("verify", True, "Compile again with LLVM's verifiers.")
 _MODULES = flags.DEFINE_integer("modules_per_project", None, "Modules of each project; by default all.", 1)
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
@@ -69,7 +70,8 @@ def entry() -> int:
             if problem:
                 failures += 1
                 echo(f"{module.name} with {' '.join(options)}: {problem}")
-    echo(f"{len(jobs)} compilations of {len(corpus.modules)} modules with all verifiers: {failures} with a difference")
+    how = "with all verifiers" if _VERIFY.value else "without verifiers"
+    echo(f"{len(jobs)} compilations of {len(corpus.modules)} modules {how}: {failures} with a difference")
     return 1 if failures else 0
 
 
@@ -85,9 +87,10 @@ def _problem(module: Module, options: tuple[str, ...], toolchain: Toolchain) -> 
         except (CompileError, CorpusError) as error:
             return f"is not compiled: {error}" if _compiles_plainly(module, toolchain, unchecked) else ""
         try:
-            compile_object(module, toolchain, checked, _VERIFIERS, timeout_s=_TIMEOUT_S)
-            if checked.read_bytes() != unchecked.read_bytes():
-                return "another object with the verifiers"
+            if _VERIFY.value:
+                compile_object(module, toolchain, checked, _VERIFIERS, timeout_s=_TIMEOUT_S)
+                if checked.read_bytes() != unchecked.read_bytes():
+                    return "another object with the verifiers"
             if module.function_options is not None and FOR_SIZE not in options:
                 constant = dataclasses.replace(module, function_options=None, pass_options=options)
                 compile_object(constant, toolchain, by_command, timeout_s=_TIMEOUT_S)
