@@ -11,12 +11,11 @@ from compiler_opt.evaluation.report_parts import linked_cells, write_report
 from compiler_opt.evaluation.results import PARTS
 from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.report import page
-from compiler_opt.report.formatting import bytes_text, change_text, count_text, signed_bytes_text
+from compiler_opt.report.formatting import bytes_text, change_text, count_text, cxx_name, signed_bytes_text
 from compiler_opt.report.table import Cell, Change, Table, size_cells
 
 _MAX_ROWS = 20
 _MAX_PAGE_ROWS = 200
-_MAX_NAME = 60
 
 
 def write(explanation: Explanation, folder: Path) -> Path:
@@ -163,7 +162,7 @@ def _functions(explanation: Explanation, limit: int) -> Table:
     first, second = explanation.policies
     rows = [
         [
-            _cut(explanation.name(function.name)),
+            cxx_name(explanation.name(function.name)),
             project,
             bytes_text(function.first_bytes),
             bytes_text(function.second_bytes),
@@ -181,7 +180,7 @@ def _decisions(explanation: Explanation, limit: int) -> Table:
     rows = []
     for project, decision in decisions[:limit]:
         row = [
-            f"{_cut(explanation.name(decision.site.callee))} into {_cut(explanation.name(decision.site.caller))}"
+            " into ".join(cxx_name(explanation.name(who)) for who in (decision.site.callee, decision.site.caller))
             + (f" (call {decision.site.ordinal + 1})" if decision.site.ordinal else ""),
             project,
             f"{_action(decision.first)} -> {_action(decision.second)}",
@@ -208,7 +207,3 @@ def _action(inlined: bool | None) -> str:
 
 def _rounded(num_bytes: float) -> str:
     return signed_bytes_text(round(num_bytes))
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 3]}..."

@@ -1,12 +1,24 @@
 """Numbers and text as reports and the terminal show them."""
 
-from collections.abc import Sequence
+import itertools
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from compiler_opt.files import printable
 
 MINUS = "\N{MINUS SIGN}"
 
 _MAX_LABEL = 60
+_PIPED_COLUMNS = 120
+_MIN_COLUMNS = 60
+_MIN_TEXT = 20
+"""Text columns are not made narrower."""
+
+_GAP = "  "
+_OPERATOR = re.compile(r"operator *(?:\(\)|<=>|<<=|>>=|->\*|->|<<|>>|<=|>=|<|>)")
 
 
 def change_text(change: float | None, digits: int = 2) -> str:
@@ -55,16 +67,106 @@ def plot_label(name: str) -> str:
     return (text if len(text) <= _MAX_LABEL else f"{text[:_MAX_LABEL]}...").replace("$", r"\$")
 
 
-def aligned(rows: Sequence[Sequence[str]], num_text_columns: int, rules: Sequence[int]) -> list[str]:
-    """Aligns columns, text to the left and numbers to the right, with rules before the rows numbered `rules`."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for number, row in enumerate(rows):
-        if number in rules:
-            lines.append("  ".join("-" * width for width in widths))
-        cells = (
-            cell.ljust(width) if column < num_text_columns else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        lines.append("  ".join(cells).rstrip())
+def fact_text(value: object) -> str:
+    """A JSON value as text: `seed 1, iterations 40` for an object, `a, b` for a list; nested ones in parentheses."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_nested(item)}" for name, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_nested, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "none" if value is None or value == "" else str(value)
+
+
+def _nested(value: object) -> str:
+    text = fact_text(value)
+    return f"({text})" if isinstance(value, (Mapping, list, tuple)) and len(value) > 1 else text
+
+
+def cxx_name(name: str, limit: int = _MAX_LABEL) -> str:
+    """A C++ name in at most `limit` characters, with `...` for arguments of templates and calls, the innermost first.
+
+    A name that is still too long loses its beginning, so its member remains.
+    """
+    while len(name) > limit and (found := [each for each in _brackets(name) if each[1] - each[0] > len("...")]):
+        start, end, _ = max(found, key=lambda each: (each[2], each[1] - each[0]))
+        name = f"{name[:start]}...{name[end:]}"
+    return name if len(name) <= limit else f"...{name[len(name) - limit + 3 :]}"
+
+
+def _brackets(name: str) -> Iterator[tuple[int, int, int]]:
+    """Start, end and depth, from 1, of what is in pairs of `<>` and `()`."""
+    opened: list[int] = []
+    position = 0
+    while position < len(name):
+        if match := _OPERATOR.match(name, position):
+            position = match.end()
+            continue
+        if name[position] in "<(":
+            opened.append(position)
+        elif name[position] in ">)" and opened:
+            start = opened.pop() + 1
+            yield start, position, len(opened) + 1
+        position += 1
+
+
+def terminal_columns() -> int:
+    """The width of the terminal, at least 60 columns; 120 if the output is no terminal."""
+    if not sys.stdout.isatty():
+        return _PIPED_COLUMNS
+    return max(_MIN_COLUMNS, shutil.get_terminal_size((_PIPED_COLUMNS, 0)).columns)
+
+
+def aligned(
+    rows: Sequence[Sequence[str]], num_text_columns: int, rules: Sequence[int], width: int | None = None
+) -> list[str]:
+    """Aligns columns, text to the left and numbers to the right, with rules before the rows numbered `rules`.
+
+    If there is a `width` that they exceed, long cells take several lines, and if that is not enough, the columns are
+    shown in several parts, each of which begins with the first one.
+    """
+    full = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    # Names, in columns of text, break anywhere, others between words.
+    least = [
+        min(full[column], _MIN_TEXT)
+        if column < num_text_columns
+        else max((len(word) for row in rows for word in row[column].split()), default=0)
+        for column in range(len(full))
+    ]
+    lines: list[str] = []
+    for part in _parts(least, width or _line_width(full)):
+        widths = {column: full[column] for column in part}
+        while width and _line_width(widths.values()) > width and any(widths[k] > least[k] for k in part):
+            widths[max((k for k in part if widths[k] > least[k]), key=widths.__getitem__)] -= 1
+        lines += [""] if lines else []
+        for number, row in enumerate(rows):
+            if number in rules:
+                lines.append(_GAP.join("-" * each for each in widths.values()))
+            cells = [_wrapped(row[column], each) for column, each in widths.items()]
+            for texts in itertools.zip_longest(*cells, fillvalue=""):
+                padded = (
+                    text.ljust(each) if column < num_text_columns else text.rjust(each)
+                    for text, (column, each) in zip(texts, widths.items(), strict=True)
+                )
+                lines.append(_GAP.join(padded).rstrip())
     return lines
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    return [cell] if len(cell) <= width else textwrap.wrap(cell, width, break_on_hyphens=False)
+
+
+def _line_width(widths: Collection[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _parts(widths: Sequence[int], limit: int) -> list[list[int]]:
+    """Columns by parts of a table, as many in each as there is room for; all parts have the first column."""
+    parts = [[0]]
+    for column in range(1, len(widths)):
+        if len(parts[-1]) > 1 and _line_width([widths[k] for k in (*parts[-1], column)]) > limit:
+            parts.append([0])
+        parts[-1].append(column)
+    return parts

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from compiler_opt.files import one_line
-from compiler_opt.report.formatting import aligned, bytes_text, change_text, signed_bytes_text
+from compiler_opt.report.formatting import aligned, bytes_text, change_text, signed_bytes_text, terminal_columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +59,11 @@ class Table:
     num_text_columns: int = 1
     wrapped: frozenset[int] = frozenset()
 
-    def lines(self) -> list[str]:
-        """The table as aligned plain text, with rules under the head and around the total."""
+    def lines(self, width: int | None = None) -> list[str]:
+        """The table as aligned plain text, with rules under the head and around the total.
+
+        It is at most as wide as `width`, by default the terminal, where words are not longer; see `aligned`.
+        """
         rows = [self.head, *self.rows]
         rules = [1]
         if self.total is not None:
@@ -69,7 +72,8 @@ class Table:
         if self.extra:
             rules.append(len(rows))
             rows += self.extra
-        return aligned([[str(cell) for cell in row] for row in rows], self.num_text_columns, rules)
+        cells = [[str(cell) for cell in row] for row in rows]
+        return aligned(cells, self.num_text_columns, rules, terminal_columns() if width is None else width)
 
     def markdown(self) -> list[str]:
         """The table as lines of Markdown; text from outside cannot break out of its cell."""

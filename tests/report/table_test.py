@@ -1,10 +1,12 @@
-"""Tables as text, on a page and as CSV."""
+"""Tables as text, on a page and as CSV; names and facts as text."""
 
 import csv
 import io
 
+import pytest
+
 from compiler_opt.report import page
-from compiler_opt.report.formatting import MINUS
+from compiler_opt.report.formatting import MINUS, cxx_name, fact_text
 from compiler_opt.report.table import Change, Table, csv_text
 
 TABLE = Table(
@@ -57,3 +59,72 @@ def test_text_that_is_a_formula_for_spreadsheets() -> None:
         *("'=1+1", "'+a", "'-a", "'@a", "'\ta"),
         *("-1.5", "+3", "-1.5", "a=1", ""),
     ]
+
+
+WIDE = Table(
+    ["callee into caller", "where", "bytes", "decisions that differ"],
+    [["clamp<...> into sum<...>", "src/" + 60 * "x", "1,000", "301 of 3,157"], ["f into g", "a.o", "20", "7 of 9"]],
+    num_text_columns=2,
+)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_wide_table_fits_and_loses_nothing(width: int) -> None:
+    lines = WIDE.lines(width)
+    assert max(map(len, lines)) <= width
+    letters = sorted("".join("".join(map(str, row)) for row in [WIDE.head, *WIDE.rows]).replace(" ", ""))
+    assert sorted("".join(line for line in lines if "--" not in line).replace(" ", "")) == letters
+
+
+def test_columns_without_room_come_in_a_second_part() -> None:
+    table = Table(["project", "before", "after"], [["shapes", "1,000,000,000", "2,000,000,000"]])
+    assert table.lines(25) == [
+        "project         before",
+        "-------  -------------",
+        "shapes   1,000,000,000",
+        "",
+        "project          after",
+        "-------  -------------",
+        "shapes   2,000,000,000",
+    ]
+
+
+def test_a_table_that_goes_to_no_terminal_has_120_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 100 < max(map(len, Table(["name"], [[500 * "x"]]).lines())) <= 120
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "expected"),
+    [
+        ("int clamp<int>(int, int, int)", 60, "int clamp<int>(int, int, int)"),
+        # The innermost arguments go first.
+        ("std::vector<std::basic_string<char, traits>>::at(int)", 50, "std::vector<std::basic_string<...>>::at(int)"),
+        ("a<b<c, dddddd>>::operator<<(int, long)", 30, "a<b<...>>::operator<<(...)"),
+        ("a<b, c>::operator->(std::pair<int, long> const&) const", 40, "a<b, c>::operator->(...) const"),
+        (40 * "x" + "::member", 20, "..." + 9 * "x" + "::member"),
+    ],
+)
+def test_a_long_cxx_name_keeps_its_member(name: str, limit: int, expected: str) -> None:
+    assert cxx_name(name, limit) == expected
+
+
+def test_two_members_of_a_template_differ() -> None:
+    template = "std::map<std::string, std::vector<std::pair<int, long>>, std::less<void>>"
+    assert cxx_name(f"{template}::find(int)") != cxx_name(f"{template}::erase(int)")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (
+            {"seed-1": {"seed": 1, "iterations": 40}, "seed-2": {"seed": 2}},
+            "seed-1 (seed 1, iterations 40), seed-2 seed 2",
+        ),
+        (["a", "b"], "a, b"),
+        ({"projects": ["a", "b"], "trained": True, "margin": 0.1 + 0.2}, "projects (a, b), trained yes, margin 0.3"),
+        (None, "none"),
+        ("-Oz", "-Oz"),
+    ],
+)
+def test_facts_are_no_python(value: object, text: str) -> None:
+    assert fact_text(value) == text
