@@ -19,8 +19,9 @@ from compiler_opt.evaluation.results import (
 from compiler_opt.evaluation.statistics import CONFIDENCE, Estimate
 from compiler_opt.files import write_text
 from compiler_opt.llvm.object_file import TextParts
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.report import page
-from compiler_opt.report.formatting import change_text, count_text, interval_text
+from compiler_opt.report.formatting import change_text, count_text, fact_text, interval_text
 from compiler_opt.report.table import Cell, Change, Table, csv_text
 
 _MAX_MODULES_NAMED = 10
@@ -110,6 +111,11 @@ def evaluation_page(
         num_failures=len(failures),
         **values,
     )
+
+
+def policy_facts(weights: NetworkWeights) -> dict[str, str]:
+    """How a policy was made, for the facts of a page."""
+    return {f"Policy: {key.replace('_', ' ')}": fact_text(value) for key, value in weights.metadata.items()}
 
 
 def change_headline(what: str, change: float, words: tuple[str, str]) -> str:

@@ -21,6 +21,7 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
+from compiler_opt.evaluation.report_parts import policy_facts
 from compiler_opt.files import replaced_folder
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.plugin_features import check_observed
@@ -179,9 +180,7 @@ class SmallText(ProgramObjective[Found, SizeResult]):
     ) -> SizeResult:
         assert optimized is not None
         facts = {**steps.provenance(run, corpus), "Policy": str(found.policy_dir)}
-        for key, value in NetworkWeights.load(found.policy_dir).metadata.items():
-            if isinstance(value, (str, int, float)):
-                facts[f"Policy: {key.replace('_', ' ')}"] = str(value)
+        facts |= policy_facts(NetworkWeights.load(found.policy_dir))
         reference = self.reused.reference if self.reused is not None else None
         result = SizeResult(
             program=run.program.name,

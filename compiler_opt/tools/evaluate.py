@@ -24,6 +24,7 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import report
 from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, num_rollouts
 from compiler_opt.evaluation.history import load_history
+from compiler_opt.evaluation.report_parts import policy_facts
 from compiler_opt.files import exclusive_directory
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.ir2vec import check_same
@@ -32,6 +33,7 @@ from compiler_opt.pass_options.sets import OptionSets, describe_sets
 from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problem import AnyProblem
+from compiler_opt.report.formatting import fact_text
 from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
@@ -186,7 +188,7 @@ def _provenance(
         facts["Policy"] = "none"
     if corpus.problem_config:
         facts["Changed flags"] = "; ".join(
-            f"{what.removeprefix('flags_to_')} {values}"
+            f"{what.removeprefix('flags_to_')} {fact_text(values)}"
             for what, values in corpus.problem_config.to_json()["problem_config"].items()
             if values
         )
@@ -195,11 +197,7 @@ def _provenance(
     facts[CHECKSUM_FACT] = policy.weights.checksum()
     if policy.weights.margin:
         facts["Policy: margin"] = f"{policy.weights.margin:g}"
-    for key, value in policy.weights.metadata.items():
-        # Mappings such as the toolchain's identity are shown without braces.
-        text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
-        facts[f"Policy: {key.replace('_', ' ')}"] = text
-    return facts
+    return facts | policy_facts(policy.weights)
 
 
 def _counted(modules: Mapping[str, int]) -> str:

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from compiler_opt import problem as problems
+from compiler_opt.checked_values import Json
 from compiler_opt.evaluation import report
 from compiler_opt.evaluation.history import Curve, History
 from compiler_opt.evaluation.report import lead, render
-from compiler_opt.evaluation.report_parts import most_changed
+from compiler_opt.evaluation.report_parts import most_changed, policy_facts
 from compiler_opt.evaluation.results import Evaluation
 from compiler_opt.llvm.object_file import TextParts
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.report.formatting import MINUS
 
 HISTORY = History(Curve("mean", (1, 2, 3), (0.0, 0.01, 0.02)), (Curve("a", (1, 2), (0.0, 0.02)),))
@@ -294,3 +296,10 @@ def test_the_score_page_without_changes(evaluation: Evaluation) -> None:
     page = render(same)
     assert "The score is the same as with the compiler&#39;s default" in page
     assert page.count("None.") == 2
+
+
+def test_facts_of_a_policy_are_text() -> None:
+    weights = NetworkWeights.keeping_default("callee_basic_block_count")
+    metadata: dict[str, Json] = {"trainings": {"seed-1": {"seed": 1, "compiles": 5120}}, "mean_of": ["a", "b"]}
+    facts = policy_facts(dataclasses.replace(weights, metadata=metadata))
+    assert facts == {"Policy: trainings": "seed-1 (seed 1, compiles 5120)", "Policy: mean of": "a, b"}
