@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from compiler_opt.evaluation.statistics import Estimate, percentile_interval
+from compiler_opt.evaluation.statistics import PROJECTS, Estimate, percentile_interval
 
 _RESAMPLES = 200
 
@@ -21,7 +21,8 @@ def median_error(errors: np.ndarray, groups: np.ndarray, rng: np.random.Generato
     return percentile_interval(float(np.median(errors)), np.array(resampled))
 
 
-def shown(estimate: Estimate, sign: str = "") -> str:
-    """As percentages, with the interval if there is one."""
-    interval = f" ({estimate.low:{sign}.1%} to {estimate.high:{sign}.1%})" if estimate.has_interval else ""
-    return f"{estimate.value:{sign}.1%}{interval}"
+def shown(estimate: Estimate, sign: str = "", sample: str = PROJECTS) -> str:
+    """As percentages, with the interval, or why there is none."""
+    if not estimate.has_interval:
+        return f"{estimate.value:{sign}.1%} (no interval: {sample})"
+    return f"{estimate.value:{sign}.1%} ({estimate.low:{sign}.1%} to {estimate.high:{sign}.1%})"

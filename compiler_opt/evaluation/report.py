@@ -23,7 +23,7 @@ from compiler_opt.evaluation.report_parts import (
     write_report,
 )
 from compiler_opt.evaluation.results import DEFAULT, NEVER_WORSE, PARTS, Evaluation, ModuleResult, ProjectResult
-from compiler_opt.evaluation.statistics import CONFIDENCE, NUM_RESAMPLES, Estimate, to_json
+from compiler_opt.evaluation.statistics import CONFIDENCE, MODULES, NUM_RESAMPLES, Estimate, to_json
 from compiler_opt.report.formatting import bytes_text, change_text, count_text
 from compiler_opt.report.table import Cell, Change, Table, size_cells
 
@@ -54,7 +54,8 @@ def terminal_table(evaluation: Evaluation) -> str:
     failures = count_text(len(evaluation.failures()), "failure")
     if not evaluation.problem.objective.is_size:
         summary = (
-            f"score ({score}): {estimate_text(scores.total)}, mean of modules {estimate_text(scores.mean)}, mean of "
+            f"score ({score}): {estimate_text(scores.total, sample=MODULES)}, mean of modules "
+            f"{estimate_text(scores.mean, sample=MODULES)}, mean of "
             f"projects {estimate_text(total.project_scores.mean)}; modules: {scores.wins} lower, {scores.ties} same, "
             f"{scores.losses} higher; {failures}"
         )
@@ -67,8 +68,8 @@ def terminal_table(evaluation: Evaluation) -> str:
         f"linked text: {estimate_text(total.linked.total)} together, mean of projects "
         f"{estimate_text(total.linked.mean)}",
         f"code in it: {estimate_text(total.code.total)} together, mean of projects {estimate_text(total.code.mean)}",
-        f"{score}: {estimate_text(scores.total)}; modules: {objects.wins} smaller, {objects.ties} same, "
-        f"{objects.losses} bigger; {failures}",
+        f"{score}: {estimate_text(scores.total, sample=MODULES)}; modules: {objects.wins} smaller, "
+        f"{objects.ties} same, {objects.losses} bigger; {failures}",
     ]
     lines += filter(None, (_shared(evaluation), _never_worse(evaluation)))
     if worst := most_changed(evaluation, lambda module: module.change(policy)):
@@ -90,8 +91,8 @@ def _score_page(evaluation: Evaluation, history: History | None) -> str:
         headline=change_headline("The score", scores.total.value, ("lower", "higher")),
         lead=f"The score is {score}; lower is better.",
         cards=[
-            estimate_card("Score", scores.total),
-            estimate_card("Mean over modules", scores.mean),
+            estimate_card("Score", scores.total, MODULES),
+            estimate_card("Mean over modules", scores.mean, MODULES),
             estimate_card("Mean over projects", total.project_scores.mean),
             ("Modules lower / same / higher", f"{scores.wins} / {scores.ties} / {scores.losses}", "by the score"),
             estimate_card("Linked text, all together", total.linked.total),
@@ -161,9 +162,9 @@ def _size_page(evaluation: Evaluation, history: History | None) -> str:
             estimate_card("Linked text, all together", total.linked.total),
             estimate_card("Linked text, mean of projects", total.linked.mean),
             estimate_card("Code in it, mean of projects", total.code.mean),
-            estimate_card(evaluation.problem.objective.score_name, scores.total),
-            estimate_card("Text of the objects", objects.total),
-            estimate_card("Mean over modules", objects.mean),
+            estimate_card(evaluation.problem.objective.score_name, scores.total, MODULES),
+            estimate_card("Text of the objects", objects.total, MODULES),
+            estimate_card("Mean over modules", objects.mean, MODULES),
             ("Modules smaller / same / bigger", counts, "by the text of the object"),
         ],
         num_resamples=f"{NUM_RESAMPLES:,}",
@@ -331,10 +332,8 @@ def _policies(evaluation: Evaluation) -> Table:
     rows: list[list[Cell]] = [
         [
             name,
-            *(
-                estimate_cell(e)
-                for e in (total.linked.total, total.linked.mean, total.objects.total, total.scores.total)
-            ),
+            *(estimate_cell(each) for each in (total.linked.total, total.linked.mean)),
+            *(estimate_cell(each, MODULES) for each in (total.objects.total, total.scores.total)),
             *(f"{count:,}" for count in (total.objects.wins, total.objects.ties, total.objects.losses)),
             f"{total.num_failures:,}",
             f"{total.cpu_s + total.host_cpu_s:,.0f}",

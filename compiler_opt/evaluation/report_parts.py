@@ -16,7 +16,7 @@ from compiler_opt.evaluation.results import (
     Output,
     ProjectResult,
 )
-from compiler_opt.evaluation.statistics import CONFIDENCE, Estimate
+from compiler_opt.evaluation.statistics import CONFIDENCE, PROJECTS, Estimate
 from compiler_opt.files import write_text
 from compiler_opt.llvm.object_file import TextParts
 from compiler_opt.policies.weights import NetworkWeights
@@ -125,22 +125,28 @@ def change_headline(what: str, change: float, words: tuple[str, str]) -> str:
     return f"{what} is {change_text(abs(change))[1:]} {words[0 if change < 0 else 1]} than with the default"
 
 
-def estimate_card(name: str, estimate: Estimate) -> Card:
-    """A card with a change and its confidence interval."""
-    detail = interval_text(estimate.low, estimate.high) if estimate.has_interval else "of one project"
-    return name, Change(estimate.value), detail
+def estimate_card(name: str, estimate: Estimate, sample: str = PROJECTS) -> Card:
+    """A card with a change and its confidence interval, or why there is none."""
+    return name, Change(estimate.value), _interval(estimate, sample)
 
 
-def estimate_text(estimate: Estimate, what: str = f"{CONFIDENCE:.0%} interval: ") -> str:
-    """A change with its confidence interval, if there is one, for the terminal; `what` is written before the bounds."""
+def estimate_text(estimate: Estimate, what: str = f"{CONFIDENCE:.0%} interval: ", sample: str = PROJECTS) -> str:
+    """A change with its confidence interval, or why there is none, for the terminal.
+
+    `what` comes before the bounds; without it, as in a column of intervals, only the sample is named if there is none.
+    """
     if not estimate.has_interval:
-        return change_text(estimate.value)
-    return f"{change_text(estimate.value)} ({what}{interval_text(estimate.low, estimate.high)})"
+        return f"{change_text(estimate.value)} ({_interval(estimate, sample) if what else sample})"
+    return f"{change_text(estimate.value)} ({what}{_interval(estimate, sample)})"
 
 
-def estimate_cell(estimate: Estimate) -> Change:
-    """A change with its confidence interval, if there is one, for a table."""
-    return Change(estimate.value, interval=(estimate.low, estimate.high) if estimate.has_interval else None)
+def estimate_cell(estimate: Estimate, sample: str = PROJECTS) -> Change:
+    """A change with its confidence interval, or why there is none, for a table."""
+    return Change(estimate.value, detail=_interval(estimate, sample))
+
+
+def _interval(estimate: Estimate, sample: str) -> str:
+    return interval_text(estimate.low, estimate.high) if estimate.has_interval else f"no interval: {sample}"
 
 
 def project_table(

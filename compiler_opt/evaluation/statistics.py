@@ -6,7 +6,8 @@ Modules (`compare`) are resampled with replacement within their project: the int
 modules of the same projects. These are percentile bootstrap intervals (Efron 1979); both sizes of a module stay
 together. Projects (`compare_projects`) are few, for which such intervals are too narrow: theirs are by Student's t
 (1908), of the mean of the N changes or, of all projects together, of a ratio (Cochran, Sampling Techniques, 1977, 6.3).
-They estimate the variation over other projects like these. A single project has none.
+They estimate the variation over other projects like these. A single project has none, nor have modules that are the
+only ones of their projects.
 """
 
 import dataclasses
@@ -21,6 +22,8 @@ Floats: TypeAlias = NDArray[np.float64]
 
 NUM_RESAMPLES = 10_000
 CONFIDENCE = 0.95
+PROJECTS, MODULES = "one project", "one module in each project"
+"""Samples, of projects and of modules, that are too small for an interval."""
 
 _MAX_DRAWS_AT_ONCE = 1 << 22
 """Bounds the memory of the bootstrap to tens of megabytes for any corpus."""
@@ -85,6 +88,10 @@ def compare(
     if not len(baseline) == len(other) == len(groups):
         raise ValueError(f"expected sizes of the same modules, found {len(baseline)}, {len(other)} and {len(groups)}")
     before, after, changes = _changes(baseline, other)
+    change, mean = relative_change(before.sum(), after.sum()), float(changes.mean()) if len(changes) else 0.0
+    if len(set(groups)) == len(groups):
+        # All resamples are the same.
+        return _comparison(before, after, changes, without_interval(change), without_interval(mean))
     columns = np.stack([before, after, changes], axis=1)  # [N, 3]
     sums = _resampled_sums(columns, np.asarray(groups), np.random.default_rng(seed), resamples)  # [R, 3]
     totals = np.divide(sums[:, 1], sums[:, 0], out=np.ones(resamples), where=sums[:, 0] > 0) - 1.0
@@ -93,8 +100,8 @@ def compare(
         before,
         after,
         changes,
-        percentile_interval(relative_change(before.sum(), after.sum()), totals),
-        percentile_interval(float(changes.mean()) if len(changes) else 0.0, means),
+        percentile_interval(change, totals),
+        percentile_interval(mean, means),
     )
 
 
@@ -111,7 +118,7 @@ def mean_interval(values: Sequence[float] | Floats) -> Estimate:
     """The mean of N numbers, 0 of none, with its interval by Student's t."""
     number = len(values)
     if number < 2:
-        return Estimate(float(np.sum(values)), math.nan, math.nan)
+        return without_interval(float(np.sum(values)))
     mean = float(np.mean(values))
     reach = t_quantile(number - 1) * float(np.std(values, ddof=1)) / math.sqrt(number)
     return Estimate(mean, mean - reach, mean + reach)
@@ -140,6 +147,11 @@ def percentile_interval(value: float, resampled: Floats) -> Estimate:
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(resampled, [tail, 1 - tail])
     return Estimate(float(value), float(low), float(high))
+
+
+def without_interval(value: float) -> Estimate:
+    """A number of whose interval nothing is known."""
+    return Estimate(value, math.nan, math.nan)
 
 
 def to_json(value: Any) -> Any:

@@ -46,8 +46,8 @@ def _shown(value: Cell) -> Markup:
 def cell(value: Cell, column: int, table: Table) -> Markup:
     """A table's cell."""
     content = _shown(value)
-    if isinstance(value, Change) and value.interval is not None:
-        content += Markup('<span class="range">{}</span>').format(formatting.interval_text(*value.interval))
+    if isinstance(value, Change) and value.detail:
+        content += Markup('<span class="range">{}</span>').format(value.detail)
     if column in table.wrapped:
         # Long text is a path or a compiler's message.
         return Markup('<td class="wrap"><code>{}</code></td>').format(content)

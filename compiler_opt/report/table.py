@@ -17,12 +17,12 @@ class Change:
     Attributes:
       value: -0.01 is one percent less; None if unknown.
       digits: number of decimals of the percentage.
-      interval: bounds that pages show below it.
+      detail: what pages show below it, such as its interval.
     """
 
     value: float | None
     digits: int = 2
-    interval: tuple[float, float] | None = None
+    detail: str = ""
 
     def __str__(self) -> str:
         return change_text(self.value, self.digits)

@@ -139,7 +139,13 @@ def test_worst_modules_are_those_that_grew(evaluation: Evaluation) -> None:
 
 def test_a_page_for_one_module(evaluation: Evaluation) -> None:
     shapes = dataclasses.replace(evaluation.projects[0], modules=evaluation.projects[0].modules[:1], excluded={})
-    Checker().feed(render(dataclasses.replace(evaluation, projects=(shapes,), baselines=())))
+    page = render(dataclasses.replace(evaluation, projects=(shapes,), baselines=()))
+    Checker().feed(page)
+    # Two cards of linked text and one of code; one of the score and two of objects.
+    assert page.count('<div class="detail">no interval: one project</div>') == 3
+    assert page.count('<div class="detail">no interval: one module in each project</div>') == 3
+    # Nor have the tables any.
+    assert '<span class="range">no interval: one project</span>' in page
 
 
 def test_terminal_table(evaluation: Evaluation) -> None:
@@ -170,8 +176,9 @@ def test_terminal_table(evaluation: Evaluation) -> None:
     assert lines[7].split("  ")[0] == "language" and lines[7].endswith("worst")
     # -5% and 0% in the mean of two: t of one degree of freedom is 12.7062, and the standard error 2.5%.
     c, cpp, both = (re.split("  +", line) for line in lines[9:12])
-    assert c == ["C", "policy", "1", "0.00%", "0.00%", "0", "plain 0.00%"]
-    assert cpp == ["C++", "policy", "1", f"{MINUS}5.00%", f"{MINUS}1.00%", "0", f"shapes {MINUS}5.00%"]
+    none = "(one project)"
+    assert c == ["C", "policy", "1", f"0.00% {none}", f"0.00% {none}", "0", "plain 0.00%"]
+    assert cpp == ["C++", "policy", "1", f"{MINUS}5.00% {none}", f"{MINUS}1.00% {none}", "0", f"shapes {MINUS}5.00%"]
     assert both[:3] == ["all", "policy", "2"] and both[5:] == ["0", "plain 0.00%"]
     assert both[3] == f"{MINUS}2.50% ({MINUS}34.27% to +29.27%)"
     assert both[4] == f"{MINUS}0.50% ({MINUS}6.85% to +5.85%)"
@@ -303,3 +310,19 @@ def test_facts_of_a_policy_are_text() -> None:
     metadata: dict[str, Json] = {"trainings": {"seed-1": {"seed": 1, "compiles": 5120}}, "mean_of": ["a", "b"]}
     facts = policy_facts(dataclasses.replace(weights, metadata=metadata))
     assert facts == {"Policy: trainings": "seed-1 (seed 1, compiles 5120)", "Policy: mean of": "a, b"}
+
+
+def test_wide_tables_scroll_and_keep_their_first_column(evaluation: Evaluation) -> None:
+    """No reader without the right edge would know of more columns but by the shadow there."""
+    page = render(evaluation)
+    assert page.count('<div class="scroll" tabindex="0"') == page.count("<table>") > 4
+    assert re.search(r"th:first-child, td:first-child { position: sticky; left: 0; background: var\(--card\)", page)
+    assert re.search(
+        r"\.scroll, \.command { overflow-x: auto; [^}]*var\(--shade\)\) right / 20px 100% no-repeat scroll", page
+    )
+    assert page.count("--shade: #") == 2  # in light and dark
+
+
+def test_one_project_has_no_interval_on_the_terminal(evaluation: Evaluation) -> None:
+    one = dataclasses.replace(evaluation, projects=evaluation.projects[:1])
+    assert f"linked text: {MINUS}5.00% (no interval: one project) together" in report.terminal_table(one)

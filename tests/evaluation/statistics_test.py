@@ -77,8 +77,14 @@ def test_the_interval_matches_all_possible_resamples() -> None:
 
 def test_projects_keep_their_weight() -> None:
     """A project of one module is in every resample, so it adds no uncertainty."""
+    comparison = compare([100, 100, 100], [50, 100, 100], ["p", "q", "q"])
+    assert comparison.total.low == comparison.total.high == pytest.approx(-50 / 300)
+
+
+def test_nothing_is_known_of_other_modules_by_one_in_each_project() -> None:
     comparison = compare([100, 100], [50, 100], ["p", "q"])
-    assert comparison.total.low == comparison.total.high == pytest.approx(-0.25)
+    assert (comparison.total.value, comparison.mean.value) == pytest.approx((-0.25, -0.25))
+    assert not comparison.total.has_interval and not comparison.mean.has_interval
 
 
 def test_intervals_over_projects_are_by_students_t() -> None:
@@ -129,5 +135,5 @@ def test_intervals_are_ordered_and_counts_add_up(modules: list[tuple[int, int, s
     comparison = compare(before, after, groups, resamples=50)
     assert comparison.wins + comparison.losses + comparison.ties == len(modules)
     for estimate in (comparison.total, comparison.mean):
-        assert np.isfinite([estimate.value, estimate.low, estimate.high]).all()
-        assert estimate.low <= estimate.high
+        assert estimate.has_interval == (len(set(groups)) < len(groups)) and np.isfinite(estimate.value)
+        assert estimate.low <= estimate.high or not estimate.has_interval

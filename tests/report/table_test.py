@@ -12,7 +12,7 @@ from compiler_opt.report.table import Change, Table, csv_text
 TABLE = Table(
     ["project", "bytes", "change"],
     [["<b>", "1,000", Change(-0.0123)], ["c", "20", Change(None)]],
-    ["together", "1,020", Change(0.5, digits=0, interval=(0.25, 1.0))],
+    ["together", "1,020", Change(0.5, digits=0, detail="+25.00% to +100.00%")],
     extra=[["left out", "1", Change(0.0)]],
 )
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from compiler_opt.cost_models.errors import median_error, relative_errors, shown
 from compiler_opt.cost_models.ir2native.dataset import Dataset
-from compiler_opt.evaluation.statistics import Estimate, compare, percentile_interval
+from compiler_opt.evaluation.statistics import MODULES, Estimate, compare, percentile_interval, without_interval
 from compiler_opt.report.table import Table
 
 _RESAMPLES = 2_000
@@ -102,15 +102,15 @@ def measure(dataset: Dataset, predicted: np.ndarray, *, seed: int = 0, seen: np.
     rng = np.random.default_rng(seed)
     medians = np.array([project.median_error for project in found])
     biases = np.array([project.bias for project in found])
-    draws = rng.integers(0, len(found), (_RESAMPLES, len(found))) if found else np.zeros((1, 0), np.int64)
+    draws = rng.integers(0, max(1, len(found)), (_RESAMPLES, len(found)))
     is_unseen = has_size & ~np.isin(dataset.symbol_hashes(), np.zeros(0, np.uint64) if seen is None else seen)
-    total = compare(totals.tolist(), sums.tolist(), projects.tolist(), seed=seed).total if len(projects) else _none()
+    total = compare(totals.tolist(), sums.tolist(), projects.tolist(), seed=seed).total
     return Errors(
         tuple(found),
-        median_error(errors[has_size], by_function[has_size], rng) if found else _none(),
-        percentile_interval(float(medians.mean()), medians[draws].mean(axis=1)) if found else _none(),
+        median_error(errors[has_size], by_function[has_size], rng) if found else without_interval(0.0),
+        _mean(medians, draws),
         total,
-        percentile_interval(float(biases.mean()), biases[draws].mean(axis=1)) if found else _none(),
+        _mean(biases, draws),
         float(np.median(errors[is_unseen])) if seen is not None and is_unseen.any() else None,
         int(is_unseen.sum()) if seen is not None else 0,
     )
@@ -151,8 +151,8 @@ def summary(errors: Errors) -> list[str]:
     lines = [
         f"median error of functions: {shown(errors.median_error)}; mean over projects "
         f"{shown(errors.mean_median_error)}; worst project {worst.project}, {worst.median_error:.1%}",
-        f"bias of module sums: {shown(errors.bias, '+')}; mean over projects {shown(errors.mean_bias, '+')}; largest "
-        f"{largest.project}, {largest.bias:+.1%}",
+        f"bias of module sums: {shown(errors.bias, '+', MODULES)}; mean over projects "
+        f"{shown(errors.mean_bias, '+')}; largest {largest.project}, {largest.bias:+.1%}",
     ]
     if errors.unseen_median_error is not None:
         lines.append(
@@ -162,5 +162,8 @@ def summary(errors: Errors) -> list[str]:
     return lines
 
 
-def _none() -> Estimate:
-    return Estimate(0.0, 0.0, 0.0)
+def _mean(values: np.ndarray, draws: np.ndarray) -> Estimate:
+    """The mean over projects, with its interval if there are several."""
+    if len(values) < 2:
+        return without_interval(float(values.sum()))
+    return percentile_interval(float(values.mean()), values[draws].mean(axis=1))
