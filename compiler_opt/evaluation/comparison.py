@@ -19,7 +19,7 @@ from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import HISTORY_FILE, Curve, load_history, number, read_entries
 from compiler_opt.files import read_regular, write_text
 from compiler_opt.report import page
-from compiler_opt.report.formatting import bytes_text, duration_text
+from compiler_opt.report.formatting import bytes_text, change_text, duration_text
 from compiler_opt.report.table import Cell, Change, Table, csv_text
 
 State: TypeAlias = Literal["complete", "failed", "unfinished"]
@@ -144,12 +144,33 @@ class Comparison:
         tables = [*self.summary().markdown(), "", f"![{self.caption()}]({plot})", "", *self.table().markdown()]
         return "\n".join([*facts, "", *tables, "", self.caption()]) + "\n"
 
+    def headline(self) -> str:
+        """Which algorithm ends best in the mean of its complete runs, and which one follows."""
+        ends = {
+            name: [run.last for run in runs if run.state == COMPLETE and run.last is not None]
+            for name, runs in self.by_algorithm.items()
+            if name != SEARCH
+        }
+        means = sorted((statistics.fmean(found), name) for name, found in ends.items() if found)
+        if not means:
+            return "No training is complete"
+        (best, first), *others = means
+        headline = f"{first} ends best, at {change_text(best)} {self.measure}"
+        if not others:
+            return headline
+        mean, second = others[0]
+        overlap = "; their runs overlap" if max(ends[first]) > min(ends[second]) else ""
+        if change_text(mean) == change_text(best):
+            return f"{first} and {second} end best, both at {change_text(mean)} {self.measure}{overlap}"
+        return f"{headline}, before {second}, at {change_text(mean)}{overlap}"
+
     def caption(self) -> str:
         """What tables and plot show."""
         caption = (
             f"Change of the validation corpus ({self.measure}, mean of projects) over compiles, {self.compiles:,} for "
-            "each run; negative is better. Means are over the complete runs of an algorithm, bands reach from its best "
-            "to its worst run, thin lines are single runs. CPU is that of training, without validation."
+            "each run; negative is better. Lines are means over the complete runs of an algorithm. Beside them is "
+            "where each run ends, hollow if it is not complete, and a bar at the mean. CPU is that of training, "
+            "without validation."
         )
         if SEARCH in self.by_algorithm:
             caption += (
@@ -190,7 +211,7 @@ def write(comparison: Comparison, folder: Path, document: Path | None = None) ->
         write_text(document, text)
     path = folder / "comparison.html"
     values: dict[str, object] = {
-        "title": "Comparison of trainings",
+        "title": f"Comparison of trainings: {comparison.headline()}",
         "comparison": comparison,
         "summary": comparison.summary(),
         "runs": comparison.table(),

@@ -240,39 +240,55 @@ def training_curve(history: History | None) -> Markup | None:
 def comparison_curves(
     curves: Mapping[str, Sequence[Curve]], complete: Mapping[str, Sequence[bool]], label: str
 ) -> tuple[Markup, str]:
-    """Relative changes over compilations of several runs of each algorithm, as an element of a page and as a file.
+    """Relative changes over compilations by algorithm, as an element of a page and as a file.
+
+    On the left is the mean of an algorithm's complete runs, on the right where each run ends.
 
     Args:
       curves: one for each run of each algorithm, some maybe empty.
-      complete: of each run, whether the mean and the band of its algorithm, from the lowest to the highest, include it.
+      complete: of each run, whether it is complete.
       label: of the vertical axis.
     """
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure = Figure(figsize=(9, 4.6), layout="constrained")
+    means, ends = figure.subplots(1, 2, sharey=True, width_ratios=[3, max(0.6, 0.28 * len(curves))])
     for number, (name, runs) in enumerate(curves.items()):
         color = _HUES[number % len(_HUES)]
         style = _LINE_STYLES[number // len(_HUES) % len(_LINE_STYLES)]
-        for curve in runs:
-            axes.plot(curve.compiles, _percent(curve.values), style, color=color, linewidth=0.7, alpha=0.6)
+        for curve, is_complete in zip(runs, complete[name], strict=True):
+            if curve.compiles:
+                filled = {"fillstyle": "full" if is_complete else "none"}
+                ends.plot([number], [100 * curve.values[-1]], "o", color=color, markersize=5, alpha=0.8, **filled)
         whole = [
             curve for curve, is_complete in zip(runs, complete[name], strict=True) if is_complete and curve.compiles
         ]
         if not whole:
-            axes.plot([], [], style, color=color, linewidth=2, label=f"{plot_label(name)} (no complete run)")
+            means.plot([], [], style, color=color, linewidth=2, label=f"{plot_label(name)} (no complete run)")
             continue
         # At the compiles of all runs, as far as all of them go.
         last = min(curve.compiles[-1] for curve in whole)
         places = sorted({place for curve in whole for place in curve.compiles if place <= last})
         values = 100 * np.array([np.interp(places, curve.compiles, curve.values) for curve in whole])  # [runs, places]
-        axes.fill_between(places, values.min(axis=0), values.max(axis=0), color=color, alpha=0.15, linewidth=0)
-        axes.plot(places, values.mean(axis=0), style, color=color, linewidth=2, label=plot_label(name))
-    axes.axhline(0, color=_COLORS["muted"], linewidth=0.8)
-    axes.set_ylabel(label, color=_COLORS["muted"], fontsize=9)
-    axes.yaxis.set_major_formatter(_PERCENT_TICKS)
-    _style(axes, "compilations", percent=False, grid="y")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        means.plot(places, values.mean(axis=0), style, color=color, linewidth=2, label=plot_label(name))
+        mean = 100 * float(np.mean([curve.values[-1] for curve in whole]))
+        ends.plot([number - 0.3, number + 0.3], [mean, mean], color=color, linewidth=2)
+    for axes in (means, ends):
+        axes.axhline(0, color=_COLORS["muted"], linewidth=0.8)
+    means.set_ylabel(label, color=_COLORS["muted"], fontsize=9)
+    means.yaxis.set_major_formatter(_PERCENT_TICKS)
+    _style(means, "compilations", percent=False, grid="y")
+    _style(ends, "each run's end", percent=False, grid="y")
+    means.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    ends.set_xticks(range(len(curves)), [plot_label(name.split()[0]) for name in curves], rotation=90)
+    ends.set_xlim(-0.7, max(1, len(curves)) - 0.3)
     if curves:
-        _legend(axes, ncols=5)
+        figure.legend(
+            *means.get_legend_handles_labels(),
+            loc="outside upper left",
+            ncols=4,
+            frameon=False,
+            fontsize=9,
+            labelcolor=_COLORS["muted"],
+        )
     return _svg(figure, "comparison"), _svg_file(figure, "comparison")
 
 

@@ -5,8 +5,9 @@
         --warmstart_policy_dir=$WARMSTART --compiles=4000 --seeds=1,2,3 --output_dir=$OUTPUT
 
 Each gin file is an algorithm, whose name is that of the file. Every run is in `OUTPUT/ALGORITHM/seed-SEED`, with a log
-beside it. `OUTPUT/comparison.html` has curves with bands and two tables, in which no run is left out; the same is in
-`comparison.md`, `curves.svg` and `*.csv`, and with --document in a Markdown page. They are written after each run.
+beside it. `OUTPUT/comparison.html` has curves, the end of each run, and two tables, in which no run is left out; the
+same is in `comparison.md`, `curves.svg` and `*.csv`, and with --document in a Markdown page. They are written after
+each run.
 
 Interrupted, the same command resumes: complete runs stay as they are, others continue, failed ones are tried again.
 More seeds, or gin files, add runs. Of complete runs only `seed-SEED.json` and `seed-SEED/history.jsonl` are needed,

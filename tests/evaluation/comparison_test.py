@@ -70,6 +70,20 @@ def test_the_summary_is_over_complete_runs(comparison: Comparison) -> None:
     assert dqn[:3] == ["dqn", "0 of 1", "\N{EN DASH}"]
 
 
+def test_the_headline_names_the_winner(comparison: Comparison, tmp_path: Path) -> None:
+    # The one run of es ends at -2.5%, those of ppo, which are complete, at -3% and -1%.
+    assert comparison.headline() == (
+        f"es ends best, at {MINUS}2.50% linked text, before ppo, at {MINUS}2.00%; their runs overlap"
+    )
+    runs = [_run(tmp_path, name, 9, [end]) for name, end in (("a", -0.03), ("b", -0.01), (SEARCH, -0.2))]
+    headline = dataclasses.replace(comparison, runs=runs).headline()
+    assert headline == f"a ends best, at {MINUS}3.00% linked text, before b, at {MINUS}1.00%"
+    level = [runs[0], dataclasses.replace(runs[0], algorithm="c")]
+    assert dataclasses.replace(comparison, runs=level).headline().startswith("a and c end best, both at")
+    assert dataclasses.replace(comparison, runs=runs[:1]).headline() == f"a ends best, at {MINUS}3.00% linked text"
+    assert dataclasses.replace(comparison, runs=comparison.runs[-1:]).headline() == "No training is complete"
+
+
 def test_every_run_is_written(comparison: Comparison, tmp_path: Path) -> None:
     page = write(comparison, tmp_path / "out").read_text()
     with (tmp_path / "out" / "runs.csv").open() as file:
@@ -89,8 +103,9 @@ def test_every_run_is_written(comparison: Comparison, tmp_path: Path) -> None:
     assert "killed by SIGKILL | *" in page and "unfinished" in page
     plot = (tmp_path / "out" / "curves.svg").read_text()
     assert plot.startswith("<?xml") and "dqn (no complete run)" in plot and "var(--" not in plot
-    # Two bands: the algorithm without a complete run has none.
-    assert plot.count('id="FillBetweenPolyCollection') + plot.count('id="PolyCollection') == 2
+    # Nothing overlaps: no bands, but an end of each run that was validated.
+    assert "PolyCollection" not in plot and "each run&#39;s end" in plot.replace("'", "&#39;")
+    assert "es ends best, at" in page
 
 
 def test_searches_are_said_to_be_no_policies(comparison: Comparison, tmp_path: Path) -> None:
