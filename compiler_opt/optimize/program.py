@@ -201,13 +201,14 @@ class Program(abc.ABC):
 def targets_of_tests(targets: Sequence[Target], test_programs: Iterable[str]) -> frozenset[str]:
     """The targets that only tests need: the programs that tests run, and libraries that nothing else uses.
 
-    A library that only tests use may still be the purpose of the project. It counts as needed only by tests if the
-    project installs other targets but not this one, or if it comes from a subproject. Test frameworks are recognised by
-    the names of their projects, since they are often installed.
+    A program that is installed is for users, and may be run by tests, too. A library that only tests use may still be
+    the purpose of the project. It counts as needed only by tests if the project installs other targets but not this
+    one, or if it comes from a subproject. Test frameworks are recognised by the names of their projects, since they are
+    often installed.
     """
-    testing = set(test_programs)
+    installed = {target.name for target in targets if target.installed}
+    testing = set(test_programs) - installed
     testing |= {target.name for target in targets if target.project.lower() in _TEST_FRAMEWORKS}
-    something_installed = any(target.installed for target in targets)
     changed = True
     while changed:
         changed = False
@@ -215,7 +216,7 @@ def targets_of_tests(targets: Sequence[Target], test_programs: Iterable[str]) ->
             if target.name in testing or target.kind is Kind.EXECUTABLE or target.installed:
                 continue
             users = {user.name for user in targets if target.name in user.uses}
-            if users and users <= testing and (something_installed or target.project):
+            if users and users <= testing and (installed or target.project):
                 testing.add(target.name)
                 changed = True
     # If only tests use the targets, the targets are the program.

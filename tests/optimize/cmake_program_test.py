@@ -80,6 +80,19 @@ def test_a_copy_of_the_build(build_dir: Path, toolchain: Toolchain, tmp_path: Pa
     assert 0 < sizes["shapes"].default_bytes < together  # `often` is in two of them
 
 
+def test_an_installed_program_that_a_test_runs_is_a_main_target(toolchain: Toolchain, tmp_path: Path) -> None:
+    source = make_small_project(tmp_path / "source")
+    with (source / "CMakeLists.txt").open("a") as lists:
+        lists.write("add_test(NAME drawing COMMAND draw 5)\ninstall(TARGETS draw)\n")
+    program = CMakeProgram(configure(source, tmp_path / "user"), 2)
+    copy = variant(toolchain, tmp_path / "copy", "-Oz")
+    program.prepare(copy)
+    program.build(copy, nothing)
+    assert program.test_programs(copy) == {"draw", "shapes_test"}
+    sizes = measure(program, copy, copy, toolchain.tool("ld.lld"))
+    assert {size.name: size.role for size in sizes} == {"shapes": "main", "draw": "main", "shapes_test": "test"}
+
+
 @pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
 def test_options_reach_compiler_and_linker_as_they_are(generator: str, tmp_path: Path, toolchain: Toolchain) -> None:
     user = configure(make_small_project(tmp_path / "source"), tmp_path / "user", "-G", generator)

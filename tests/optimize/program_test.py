@@ -36,6 +36,10 @@ TARGETS = (
 def test_targets_that_only_tests_need() -> None:
     assert targets_of_tests(TARGETS, {"yaml_test"}) == {"yaml_test", "gtest", "gtest_main", "gmock", "helper"}
     assert targets_of_tests(TARGETS[:1] + TARGETS[4:], set()) == set()
+    # An installed program is for users, though a test runs it; then nothing that it uses is only for tests.
+    draw = Target("draw", Kind.EXECUTABLE, "draw", ("canvas",), installed=True)
+    targets = (draw, library("canvas"), program("check", "canvas"))
+    assert targets_of_tests(targets, {"draw", "check"}) == {"check"}
     # Nothing says that the library is wanted, but nothing says that it is a helper either.
     assert targets_of_tests([library("only"), program("only_test", "only")], {"only_test"}) == {"only_test"}
     # There is nothing but tests: then they are the program.
