@@ -118,11 +118,11 @@ def policy_facts(weights: NetworkWeights) -> dict[str, str]:
     return {f"Policy: {key.replace('_', ' ')}": fact_text(value) for key, value in weights.metadata.items()}
 
 
-def change_headline(what: str, change: float, words: tuple[str, str]) -> str:
+def change_headline(what: str, change: float, words: tuple[str, str], reference: str = "the compiler's default") -> str:
     """A relative change as a sentence; the words for less and more are such as `smaller` and `bigger`."""
     if change_text(change) == change_text(0):
-        return f"{what} is the same as with the compiler's default"
-    return f"{what} is {change_text(abs(change))[1:]} {words[0 if change < 0 else 1]} than with the default"
+        return f"{what} is the same as with {reference}"
+    return f"{what} is {change_text(abs(change))[1:]} {words[0 if change < 0 else 1]} than with {reference}"
 
 
 def estimate_card(name: str, estimate: Estimate, sample: str = PROJECTS) -> Card:

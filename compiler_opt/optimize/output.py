@@ -1,4 +1,4 @@
-"""Writes the results of an optimisation: `targets.csv`, `summary.json`, terminal table, and a page for size."""
+"""Writes the results of an optimisation: `targets.csv`, `summary.json`, the terminal's text, and a page."""
 
 import dataclasses
 import shlex
@@ -10,6 +10,7 @@ from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.report_parts import change_headline, write_report
 from compiler_opt.evaluation.statistics import relative_change
+from compiler_opt.measure.attribution import METRICS
 from compiler_opt.optimize.results import Measured, Result, SizeResult, SpeedResult, TargetSize
 from compiler_opt.optimize.state import Cost
 from compiler_opt.report import page
@@ -20,11 +21,10 @@ _MAX_BARS = 40
 _MAX_NAMED = 8
 
 
-def write(result: Result, folder: Path, drivers: Path, history: History | None = None) -> Path:
-    """Writes all files into a folder, see `report_parts.write_report`; returns the page's path, or the summary's.
+def write(result: SizeResult | SpeedResult, folder: Path, history: History | None = None) -> Path:
+    """Writes all files into a folder, see `report_parts.write_report`; returns the page's path.
 
-    The page, for size only, shows how to use the drivers in the folder `drivers`, and a plot of the training if its
-    history is given.
+    The page has a plot of the training if its history is given.
     """
     rows = [
         {
@@ -40,27 +40,24 @@ def write(result: Result, folder: Path, drivers: Path, history: History | None =
         for target in result.targets
     ]
     tables: dict[str, list[dict[str, Any]]] = {"targets.csv": rows}
-    html = None
-    if isinstance(result, SizeResult):
-        html = render(result, drivers, history)
-    elif isinstance(result, SpeedResult):
+    if isinstance(result, SpeedResult):
         changes = result.functions.items()
         tables["functions.csv"] = [{"function": name, "change": round(change)} for name, change in changes]
-    return write_report(folder, tables, result.to_json(), html)
+    return write_report(folder, tables, result.to_json(), render(result, history))
 
 
 def terminal_table(result: Result) -> str:
     """The result as plain text."""
+    table, lines = _targets(result), _test_lines(result)
     if isinstance(result, SpeedResult):
-        table, more = _builds(result), [*_wall_lines(result), *_test_lines(result), *_search_lines(result)]
-    else:
-        table, more = _targets(result), _test_lines(result)
+        table, lines = _builds(result), [*_wall_lines(result), *lines, _search_line(result)]
     cost = (
         f"cost: {duration_text(result.cost.wall_s)}, {result.cost.cpu_s:,.0f} CPU seconds, "
         f"{count_text(result.cost.compiles, 'compilation')}"
     )
-    changes = _change_lines(result) if isinstance(result, SizeResult) else []
-    return "\n".join([*table.lines(), "", *more, cost, *changes, *result.notes[1:]])
+    lines += [cost, *(_change_lines(result) if isinstance(result, SizeResult) else []), *result.notes[1:]]
+    lines += [_outcome(result)] if isinstance(result, SpeedResult) else _nothing(result)
+    return "\n".join([*table.lines(), "", *lines])
 
 
 def _builds(result: SpeedResult) -> Table:
@@ -87,22 +84,38 @@ def _wall_lines(result: SpeedResult) -> Iterator[str]:
         yield f"wall time, {name}: {times.seconds.value:.3f} s, {change} ({low} to {high}, 95%)"
 
 
-def _search_lines(result: SpeedResult) -> Iterator[str]:
-    yield (
-        f"the build replays {count_text(result.num_decisions, 'decision')}; "
-        f"hot: {count_text(result.hot_functions, 'function')}; "
-        f"the search took {count_text(result.compiles, 'compilation')}"
+def _search_line(result: SpeedResult) -> str:
+    where = count_text(result.hot_functions, "hot function")
+    how = count_text(result.compiles, "compilation")
+    return f"search: {count_text(result.num_decisions, 'decision')} in {where}, found by {how}"
+
+
+def _outcome(result: SpeedResult) -> str:
+    """A sentence about what is kept, and why."""
+    if result.gain is None:
+        return "Kept: the profile alone, since the search has found no decisions that are better."
+    share, added = result.gain
+    decisions = count_text(result.num_decisions, "decision")
+    why = (
+        f"{change_text(share)} of {result.metric} without libraries, where a percent counts as "
+        f"{result.bytes_per_percent:,.0f} bytes, and {signed_bytes_text(added)} bytes of text"
     )
-    if not result.kept:
-        yield (
-            "nothing is kept: no decisions were found that are better than the profile alone; no compilers are deployed"
-        )
+    if result.kept:
+        return f"Kept: {decisions} on top of the profile, since that is better than the profile alone: {why}."
+    return f"Kept: the profile alone, since with {decisions} it is no better: {why}."
+
+
+def _nothing(result: Result) -> list[str]:
+    """A sentence if nothing is gained."""
+    if result.change < 0:
+        return []
+    return ["Nothing is saved: the main targets are no smaller than with plain clang."]
 
 
 def _targets(result: Result) -> Table:
     sizes = size_cells(result.default_bytes, result.optimized_bytes, result.change)
     return Table(
-        ["target", "kind", "-Oz", "optimized", "bytes", "change", "code"],
+        ["target", "kind", f"clang {result.options[0]}", "optimized", "bytes", "change", "code"],
         [_target(result, target) for target in result.main],
         ["together", "", *sizes, Change(result.code_change())],
         extra=[_target(result, target) for target in result.targets if target.role != "main"],
@@ -125,48 +138,64 @@ def _test_lines(result: Result) -> list[str]:
 
 
 def _change_lines(result: SizeResult) -> list[str]:
-    """Sentences about a reused policy: what is new to it, and whether to retrain; empty for a newly trained one."""
+    """Sentences about what is reused: what is new to it, and whether it is outdated; empty if nothing is reused."""
     lines = []
     changes = result.changes
     if changes is not None:
         lines.append(
             f"{changes.decisions_new:.1%} of {count_text(changes.num_decisions, 'decision')} are new to the policy; of "
             f"{count_text(changes.num_modules, 'module')}, {len(changes.modules_added)} are new and "
-            f"{len(changes.modules_changed)} have changed since training; {len(changes.modules_removed)} are gone."
+            f"{len(changes.modules_changed)} have changed since; {len(changes.modules_removed)} are gone."
         )
         if changes.modules_added:
             more = len(changes.modules_added) - _MAX_NAMED
             names = ", ".join(changes.modules_added[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
             lines.append(f"New: {names}.")
-    if result.trained_change is not None:
-        lines.append(f"When the policy was trained, the main targets changed by {change_text(result.trained_change)}.")
-    if changes is not None or result.trained_change is not None or result.change >= 0:
-        reason = result.retraining()
-        lines.append(f"Retraining is advisable: {reason}." if reason else "The policy still holds.")
+    if result.earlier_change is not None:
+        lines.append(f"In the earlier optimisation, the main targets changed by {change_text(result.earlier_change)}.")
+    if reason := result.outdated():
+        lines.append(f"It is advisable to optimise the program anew: {reason}.")
+    elif lines:
+        lines.append("What is reused still holds.")
     return lines
 
 
-def usage(drivers: Path) -> list[str]:
-    """How to build with the policy."""
-    c, cxx = (shlex.quote(str(drivers / name)) for name in ("mlgo-clang", "mlgo-clang++"))
-    return [
-        f"cmake -S SOURCE -B BUILD -DCMAKE_BUILD_TYPE=MinSizeRel -DCMAKE_C_COMPILER={c} -DCMAKE_CXX_COMPILER={cxx} "
-        '-DCMAKE_C_FLAGS_MINSIZEREL="-Oz -DNDEBUG" -DCMAKE_CXX_FLAGS_MINSIZEREL="-Oz -DNDEBUG"',
-        f"make CC={c} CXX={cxx} CFLAGS=-Oz CXXFLAGS=-Oz",
-    ]
+def usage(result: Result) -> list[str]:
+    """Commands that build with what was found, each with a line for every setting."""
+    build_type = "MinSizeRel" if result.options[0] == "-Oz" else "Release"
+    options = shlex.join(result.options)
+    compilers = dict(zip(("C", "CXX"), result.compilers, strict=True))
+    cmake = [f"-DCMAKE_BUILD_TYPE={build_type}"]
+    cmake += [f"-DCMAKE_{language}_COMPILER={path}" for language, path in compilers.items()]
+    cmake += [f"-DCMAKE_{language}_FLAGS_{build_type.upper()}={options} -DNDEBUG" for language in compilers]
+    make = [f"CC={result.compilers[0]}", f"CXX={result.compilers[1]}", f"CFLAGS={options}", f"CXXFLAGS={options}"]
+    commands = ("cmake -S SOURCE -B BUILD", cmake), ("make", make)
+    return [" \\\n  ".join([start, *map(shlex.quote, words)]) for start, words in commands]
 
 
-def render(result: SizeResult, drivers: Path, history: History | None = None) -> str:
+def render(result: SizeResult | SpeedResult, history: History | None = None) -> str:
     """The page; see `write`."""
+    values = _speed_page(result) if isinstance(result, SpeedResult) else _size_page(result)
+    return page.render(
+        result=result,
+        reference=f"plain clang {result.options[0]}",
+        tests=_test_lines(result),
+        training_curve=plots.training_curve(history),
+        costs=_costs(result),
+        usage=usage(result),
+        **values,
+    )
+
+
+def _size_page(result: SizeResult) -> dict[str, Any]:
     shown = result.main[:_MAX_BARS]
     smaller = sum(target.change < 0 for target in result.main)
-    return page.render(
-        "optimization.html",
-        result=result,
-        title=f"{result.program}: {change_text(result.change)} linked text",
-        headline=change_headline(result.program, result.change, ("smaller", "bigger")),
-        lead=_lead(result),
-        cards=[
+    return {
+        "template": "optimized_size.html",
+        "title": f"{result.program}: {change_text(result.change)} linked text",
+        "headline": change_headline(result.program, result.change, ("smaller", "bigger"), "plain clang -Oz"),
+        "lead": _lead(result),
+        "cards": [
             ("Linked text", Change(result.change), "main targets together"),
             ("Targets smaller", f"{smaller} of {len(result.main)}", "main targets"),
             ("Modules", f"{result.num_modules:,}", f"{result.num_decisions:,} decisions"),
@@ -174,18 +203,45 @@ def render(result: SizeResult, drivers: Path, history: History | None = None) ->
             ("CPU", duration_text(result.cost.cpu_s), "all processes"),
             ("Compilations", f"{result.cost.compiles:,}", "all steps"),
         ],
-        plot=plots.change_bars(
+        "plot": plots.change_bars(
             [target.name for target in shown], [target.change for target in shown], "change of linked text"
         ),
-        targets=_targets(result),
-        function_options=_function_options(result),
-        tests=_test_lines(result),
-        changes=_change_lines(result),
-        training_curve=plots.training_curve(history),
-        costs=_costs(result),
-        drivers=drivers,
-        usage=usage(drivers),
+        "targets": _targets(result),
+        "function_options": _function_options(result),
+        "changes": _change_lines(result),
+    }
+
+
+def _speed_page(result: SpeedResult) -> dict[str, Any]:
+    total = METRICS[result.metric]
+    profiled, optimized = (
+        relative_change(total(result.default.counts), total(build.counts))
+        for build in (result.profiled, result.optimized)
     )
+    reference = f"plain clang {result.options[0]}"
+    lead = [_outcome(result), *([_tests_sentence(result)] if result.tests.runs else [])]
+    functions = [[name, signed_bytes_text(round(change))] for name, change in result.functions.items()]
+    wall = [f"{change_text(times.ratio.value - 1)}" for times in result.wall[-1:]]
+    return {
+        "template": "optimized_speed.html",
+        "title": f"{result.program}: {change_text(optimized)} {result.metric}",
+        "headline": change_headline(
+            f"{result.program}: the benchmark's cost in {result.metric}", optimized, ("lower", "higher"), reference
+        ),
+        "lead": " ".join(lead),
+        "cards": [
+            (result.metric.capitalize(), Change(optimized), "the whole benchmark"),
+            ("With the profile alone", Change(profiled), result.metric),
+            ("Linked text", Change(relative_change(result.default.text_bytes, result.optimized.text_bytes)), "main"),
+            ("Wall time", wall[0] if wall else "not measured", "median of ratios" if wall else "nothing is kept"),
+            ("Time", duration_text(result.cost.wall_s), "all steps"),
+            ("Compilations", f"{result.cost.compiles:,}", "all steps"),
+        ],
+        "builds": _builds(result),
+        "lines": [*_wall_lines(result), _search_line(result)],
+        "functions": Table(["function", result.metric], functions, wrapped=frozenset({0})),
+        "targets": _targets(result),
+    }
 
 
 def _lead(result: SizeResult) -> str:
@@ -193,14 +249,15 @@ def _lead(result: SizeResult) -> str:
     sentences = [
         f"{count_text(len(main), 'target')} {'takes' if len(main) == 1 else 'take'} "
         f"{bytes_text(result.optimized_bytes)} bytes of linked text with the policy instead of "
-        f"{bytes_text(result.default_bytes)}."
+        f"{bytes_text(result.default_bytes)} with plain clang.",
+        *_nothing(result),
     ]
     if result.tests.runs:
         sentences.append(_tests_sentence(result))
     return " ".join(sentences)
 
 
-def _tests_sentence(result: SizeResult) -> str:
+def _tests_sentence(result: Result) -> str:
     verdict = result.tests.verdict
     if verdict is None:
         return f"The project's own tests {'pass' if all(run.passed for run in result.tests.runs) else 'fail'}."

@@ -8,6 +8,7 @@ from typing import Any
 from compiler_opt.errors import CorpusError
 from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.llvm.object_file import TextParts, linked_parts, read_parts
+from compiler_opt.measure.attribution import METRICS
 from compiler_opt.measure.callgrind import Counts
 from compiler_opt.measure.wall_time import WallTimes
 from compiler_opt.optimize.changes import Changes
@@ -17,7 +18,7 @@ from compiler_opt.optimize.verdict import Verdict
 
 MAX_NEW_DECISIONS = 0.25
 MIN_KEPT_SHARE = 2 / 3
-"""Retraining is advisable if a larger share of decisions is new, or a smaller share of the saving is left."""
+"""A reused policy is outdated if a larger share of decisions is new, or a smaller share of the saving is left."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +88,8 @@ class Result:
       costs: by step, in order.
       notes: sentences about how the program was built.
       provenance: compiler, policy, ..., as text, in order.
+      compilers: paths of the C and the C++ compiler that build the program so.
+      options: that these need, the optimisation level first.
     """
 
     program: str
@@ -95,6 +98,8 @@ class Result:
     costs: tuple[Cost, ...]
     notes: tuple[str, ...]
     provenance: Mapping[str, str]
+    compilers: tuple[str, str]
+    options: tuple[str, ...]
 
     def code_change(self, targets: "Sequence[TargetSize] | None" = None) -> float:
         """Relative change of the code of these targets together, by default of all main targets."""
@@ -147,25 +152,29 @@ class SizeResult(Result):
     Attributes:
       num_modules: modules of the corpus.
       num_decisions: the default's decisions in them.
-      changes: changes of the program since training, if the policy is reused and its program is known.
-      trained_change: change of linked text when that policy was trained; None if unknown.
+      is_reused: whether policy and decisions are those of an earlier optimisation, or a saved policy.
+      changes: changes of the program since that, if it is reused and the program is known.
+      earlier_change: change of linked text in that; None if unknown.
       function_options: sets of options of single functions, that first which saves most.
     """
 
     num_modules: int
     num_decisions: int
-    changes: Changes | None
-    trained_change: float | None
+    is_reused: bool = False
+    changes: Changes | None = None
+    earlier_change: float | None = None
     function_options: tuple[ChosenSet, ...] = ()
 
-    def retraining(self) -> str | None:
-        """The reason why the policy should be trained again; None if there is none."""
+    def outdated(self) -> str | None:
+        """The reason why what is reused should be found anew; None if there is none."""
+        if not self.is_reused:
+            return None
         reasons = []
         if self.changes is not None and self.changes.decisions_new > MAX_NEW_DECISIONS:
             reasons.append(f"{self.changes.decisions_new:.0%} of the decisions are new to the policy")
-        if self.trained_change is not None and -self.change < MIN_KEPT_SHARE * -self.trained_change:
+        if self.earlier_change is not None and -self.change < MIN_KEPT_SHARE * -self.earlier_change:
             left = max(0.0, -self.change)
-            reasons.append(f"of {-self.trained_change:.2%} that it saved when it was trained, {left:.2%} are left")
+            reasons.append(f"of {-self.earlier_change:.2%} that were saved before, {left:.2%} are left")
         elif self.change >= 0:
             reasons.append("it saves nothing")
         return "; ".join(reasons) or None
@@ -181,7 +190,7 @@ class SizeResult(Result):
             "optimized_bytes": self.optimized_bytes,
             "change": self.change,
             "code_change": self.code_change(),
-            "retraining_advisable": self.retraining(),
+            "outdated": self.outdated(),
         }
 
 
@@ -212,20 +221,24 @@ class SpeedResult(Result):
     Attributes:
       kept: whether decisions were found that are better than the profile alone.
       metric: what was to be made less.
+      bytes_per_percent: bytes of text that one percent of it counts as.
       default: the plain build.
       profiled: the build by plain clang with the profile.
-      optimized: the build by the deployed compilers with the profile; `profiled` if nothing is kept.
+      tried: the build by compilers that replay the decisions, with the profile; None if none were found.
+      optimized: the better one of these two.
       functions: by symbol, what its code costs more than in the plain build, the largest differences first.
       wall: times of the three builds.
-      num_decisions: that are replayed.
+      num_decisions: that were found.
       compiles: of modules, in the search.
       hot_functions: that it searched.
     """
 
     kept: bool
     metric: str
+    bytes_per_percent: float
     default: Measured
     profiled: Measured
+    tried: Measured | None
     optimized: Measured
     functions: Mapping[str, float]
     wall: tuple[WallTimes, ...]
@@ -233,9 +246,22 @@ class SpeedResult(Result):
     compiles: int
     hot_functions: int
 
+    @property
+    def gain(self) -> tuple[float, int] | None:
+        """What the decisions change on top of the profile: the share of the plain build's metric, and bytes of text.
+
+        The metric is that of the program's own functions. None if no decisions were found.
+        """
+        if self.tried is None:
+            return None
+        own = self.tried.own - self.profiled.own
+        share = own / max(1, METRICS[self.metric](self.default.counts))
+        return share, self.tried.text_bytes - self.profiled.text_bytes
+
     def to_json(self) -> dict[str, Any]:
         builds = {name: getattr(self, name).to_json() for name in ("default", "profiled", "optimized")}
-        return super().to_json() | builds
+        tried = None if self.tried is None else self.tried.to_json()
+        return super().to_json() | builds | {"tried": tried}
 
 
 def main(targets: Iterable[TargetSize]) -> tuple[TargetSize, ...]:

@@ -3,9 +3,10 @@
     2 trace, vocabulary, warm start
     3 train
 
-With a policy to start from, step 2 trains no warm start, and step 3 may be left out. With a policy to reuse, both only
-find out how much of the program is new to it, and step 4 takes the decisions that were found with it, if any. If a
-target is larger with policy and decisions than without, steps 5 and 6 are repeated, with clang's own decisions there.
+The policy is in `policy/`, whether it was trained or not. With one to start from, step 2 trains no warm start, and step
+3 may be left out. With a policy to reuse, both only find out how much of the program is new to it, and step 4 takes the
+decisions that were found with it, if any. If a target is larger with policy and decisions than without, steps 5 and 6
+are repeated, with clang's own decisions there.
 """
 
 import dataclasses
@@ -73,15 +74,15 @@ class ReusedPolicy:
 
     @classmethod
     def find(cls, folder: Path) -> "ReusedPolicy":
-        """The policy in the folder of an optimisation, trained or taken as it was, or in its own folder.
+        """The policy in the folder of an optimisation, or in its own folder.
 
         Raises:
           PolicyError: the description of its program is damaged.
         """
         decisions, options = folder / DECISIONS, folder / FUNCTION_OPTIONS
-        candidates = (folder / POLICY_DIR, folder / TRAINING / POLICY_DIR)
+        policy_dir = folder / POLICY_DIR
         return cls(
-            next((path for path in candidates if path.is_dir()), folder).absolute(),
+            (policy_dir if policy_dir.is_dir() else folder).absolute(),
             Reference.load(folder),
             decisions.absolute() if decisions.is_file() else None,
             options.absolute() if options.is_file() else None,
@@ -155,11 +156,13 @@ class SmallText(ProgramObjective[Found, SizeResult]):
         if reused is not None:
             run.heading(2, "Changes: what is new to the policy")
             policy_dir, recorded = reused.policy_dir, _record_decisions(run, corpus, reference=reused.reference)
-            run.heading(3, f"Training: none, {policy_dir} is reused")
+            run.heading(3, f"Training: {self._training()}")
         elif self.trains:
             policy_dir, recorded = _train(run, corpus, self.learning)
         else:
-            policy_dir, recorded = _take_policy(run, corpus, self.learning.training.warmstart_policy_dir)
+            policy_dir, recorded = _take_policy(
+                run, corpus, self.learning.training.warmstart_policy_dir, self._training()
+            )
         minutes = run.settings.search_minutes
         if reused is not None and reused.decisions is not None:
             run.heading(4, f"Search: none, {reused.decisions} is reused")
@@ -172,6 +175,15 @@ class SmallText(ProgramObjective[Found, SizeResult]):
         known = reused.function_options if reused is not None else None
         return Found(policy_dir, recorded, decisions, options.choose(run, corpus, policy_dir, decisions, known))
 
+    def _training(self) -> str:
+        """How the policy was trained on this program, if it was."""
+        training = self.learning.training
+        if self.reused is not None:
+            return f"none, {self.reused.policy_dir} is reused"
+        if self.trains:
+            return f"{training.max_minutes:g} minutes of reinforcement learning on this program"
+        return f"none, {training.warmstart_policy_dir or 'the default'} decides"
+
     def build(self, run: Optimization, corpus: Corpus, found: Found) -> Variant:
         return build_without_growth(run, corpus, found.policy_dir, found.decisions, found.options.path)
 
@@ -180,6 +192,7 @@ class SmallText(ProgramObjective[Found, SizeResult]):
     ) -> SizeResult:
         assert optimized is not None
         facts = {**steps.provenance(run, corpus), "Policy": str(found.policy_dir)}
+        facts["Training"] = self._training()
         facts |= policy_facts(NetworkWeights.load(found.policy_dir))
         reference = self.reused.reference if self.reused is not None else None
         result = SizeResult(
@@ -191,8 +204,11 @@ class SmallText(ProgramObjective[Found, SizeResult]):
             provenance=facts,
             num_modules=len(corpus.modules),
             num_decisions=found.recorded.decisions,
+            compilers=(str(optimized.compilers.c), str(optimized.compilers.cxx)),
+            options=(run.settings.level,),
+            is_reused=self.reused is not None,
             changes=found.recorded.changes,
-            trained_change=reference.summary.get("change") if reference is not None else None,
+            earlier_change=reference.summary.get("change") if reference is not None else None,
             function_options=found.options.sets,
         )
         if self.reused is None:
@@ -250,7 +266,6 @@ def _train(run: Optimization, corpus: Corpus, learning: PipelineSettings) -> tup
     A training that is done continues if it was shorter than asked for now.
     """
     start = learning.training.warmstart_policy_dir
-    shutil.rmtree(run.folder / POLICY_DIR, ignore_errors=True)  # Of an optimisation without training.
     run.heading(2, f"Warm start: {start or 'a network that imitates the decisions of clang -Oz'}")
     recorded = _record_decisions(run, corpus, write_trace=not start, min_modules=2)
     progress: list[str] = []
@@ -267,24 +282,28 @@ def _train(run: Optimization, corpus: Corpus, learning: PipelineSettings) -> tup
             run.state.do(step.name, type(None), work, after=["trace"])
 
     trained = pipeline.run(run.folder, corpus, PROBLEM, run.toolchain, learning, echo=progress.append, do_step=do_step)
-    return trained.policy_dir, recorded
+    return _keep_policy(run, trained.policy_dir), recorded
 
 
-def _take_policy(run: Optimization, corpus: Corpus, start: str) -> tuple[Path, Recorded]:
+def _take_policy(run: Optimization, corpus: Corpus, start: str, training: str) -> tuple[Path, Recorded]:
     """Takes the policy to start from as it is or, if there is none, one that keeps the default; returns its folder."""
-    folder = run.folder / POLICY_DIR
     run.heading(2, "Decisions of clang -Oz")
     recorded = _record_decisions(run, corpus)
-    run.heading(3, f"Training: none, {start or 'the default'} decides")
+    run.heading(3, f"Training: {training}")
+    return _keep_policy(run, pretrained.folder(start) if start else None), recorded
+
+
+def _keep_policy(run: Optimization, source: Path | None) -> Path:
+    """Copies a policy, or one that keeps the default, to where every optimisation has its own."""
+    folder = run.folder / POLICY_DIR
     with replaced_folder(folder) as new:
-        if start:
-            source = pretrained.folder(start)  # Of it, the weights and the card: what else is there may be anything.
+        if source is not None:  # Of it, the weights and the card: what else is there may be anything.
             NetworkWeights.load(source).save(new)
             if (card := ModelCard.load(source)) is not None:
                 card.save(new)
         else:
             NetworkWeights.keeping_default(PROBLEM.decision.feature_names[0]).save(new)
-    return folder, recorded
+    return folder
 
 
 def _improve(run: Optimization, step: PipelineStep, learning: PipelineSettings) -> None:

@@ -152,7 +152,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
     ) -> SpeedResult:
         plain_bytes, profiled_bytes = text_bytes(found.targets)
         profiled = found.measured(found.after, profiled_bytes)
-        targets, after, better, kept = found.targets, found.after, profiled, False
+        targets, after, tried, kept = found.targets, found.after, None, False
         if optimized is not None:
             try:
                 after = self.benchmark.measure(optimized.folder, found.reference)
@@ -160,12 +160,13 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
                 shutil.rmtree(steps.deployed(run))
                 raise BenchmarkError(f"the optimised build is wrong, and its compilers are removed: {error}") from None
             targets = steps.sizes(run, optimized)
-            better = found.measured(after, text_bytes(targets)[1])
-            percent = 100 * (better.own - profiled.own) / max(1, self._total(found.before))
-            kept = percent * found.bytes_per_percent + better.text_bytes - profiled.text_bytes < 0
+            tried = found.measured(after, text_bytes(targets)[1])
+            percent = 100 * (tried.own - profiled.own) / max(1, self._total(found.before))
+            kept = percent * found.bytes_per_percent + tried.text_bytes - profiled.text_bytes < 0
         if not kept:
-            targets, after, better = found.targets, found.after, profiled
+            targets, after = found.targets, found.after
             shutil.rmtree(steps.deployed(run), ignore_errors=True)
+        variant = optimized if kept and optimized is not None else _profiled(run)
         builds = [run.default, _profiled(run), *([optimized] if optimized else [])]
         return SpeedResult(
             program=run.program.name,
@@ -174,14 +175,18 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             costs=run.state.costs(),
             notes=tuple(run.notes),
             provenance=steps.provenance(run, corpus),
+            compilers=(str(variant.compilers.c), str(variant.compilers.cxx)),
+            options=(run.settings.level, _use(run)[0]),
             kept=kept,
             metric=self.metric,
+            bytes_per_percent=found.bytes_per_percent,
             default=found.measured(found.before, plain_bytes),
             profiled=profiled,
-            optimized=better,
+            tried=tried,
+            optimized=tried if kept and tried is not None else profiled,
             functions=_largest(found.attribution, after),
             wall=self._timed(builds, found.reference) if kept else (),
-            num_decisions=found.searched.decisions if kept else 0,
+            num_decisions=found.searched.decisions,
             compiles=found.searched.compiles,
             hot_functions=found.searched.hot_functions,
         )

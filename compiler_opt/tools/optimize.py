@@ -26,6 +26,7 @@ Exit status: 0 for success, 2 for an error that the user can fix, 3 if the polic
 
 import dataclasses
 import shlex
+from pathlib import Path
 from typing import Any
 
 from absl import flags
@@ -48,9 +49,9 @@ from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.optimization import OptimizeSettings
 from compiler_opt.optimize.pipeline import ProgramObjective, optimize
 from compiler_opt.optimize.program import OPTIMISATION
-from compiler_opt.optimize.results import Result
+from compiler_opt.optimize.results import SizeResult, SpeedResult
 from compiler_opt.optimize.size import ReusedPolicy, SmallText
-from compiler_opt.optimize.speed import PROFILE, FastBenchmark
+from compiler_opt.optimize.speed import FastBenchmark
 from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl import algorithms
@@ -180,14 +181,13 @@ def entry() -> int:
         jobs=jobs,
         trust_corpus=_TRUST_CORPUS.value,
     )
-    result: Result = optimize(program, toolchain, settings, objective, echo)
-    drivers, trained = (folder / "deployed" / "bin").absolute(), folder / TRAINING
+    result: SizeResult | SpeedResult = optimize(program, toolchain, settings, objective, echo)
+    trained = folder / TRAINING
     history = load_history(trained) if _REUSE_POLICY.value is None and trained.is_dir() else None
-    report = output.write(result, folder / "report", drivers, history)
+    report = output.write(result, folder / "report", history)
     echo(output.terminal_table(result))
-    if drivers.exists():
-        profile = f" {shlex.quote(f'-fprofile-use={(folder / PROFILE).absolute()}')}" if is_speed else ""
-        echo(f"compilers: {drivers / 'mlgo-clang'} and mlgo-clang++, for {level}{profile}")
+    c, cxx = result.compilers
+    echo(f"compilers: {c} and {Path(cxx).name}, for {shlex.join(result.options)}")
     echo(f"report: {report}")
     return _EXIT_TESTS_BROKEN if result.tests_broken else 0
 

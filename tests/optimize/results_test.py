@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import re
+import shlex
 from pathlib import Path
 
 from compiler_opt.llvm.object_file import TextParts
@@ -28,11 +30,12 @@ RESULT = SizeResult(
     costs=(Cost("training", 60.0, 100.0, 800), Cost("build-default", 1.0, 2.0, 4)),
     num_modules=4,
     num_decisions=50,
-    changes=None,
-    trained_change=None,
+    compilers=("/deployed/bin/mlgo-clang", "/deployed/bin/mlgo-clang++"),
+    options=("-Oz",),
     notes=("Every file is compiled at -Oz.",),
     provenance={"Compiler": "clang"},
 )
+SAME = (TargetSize("app", "program", "main", TextParts(10), TextParts(10)),)
 CHANGES = Changes(("new.o",), (), ("old.o",), 4, 0.1, 50)
 
 
@@ -57,17 +60,45 @@ def test_roles() -> None:
     }
 
 
-def test_when_to_retrain() -> None:
+def test_when_what_is_reused_is_outdated() -> None:
     def reason(**values: object) -> str | None:
-        return dataclasses.replace(RESULT, **values).retraining()  # type: ignore[arg-type]
+        return dataclasses.replace(RESULT, is_reused=True, **values).outdated()  # type: ignore[arg-type]
 
     assert reason() is None
-    assert reason(changes=CHANGES, trained_change=-0.05) is None
+    assert reason(changes=CHANGES, earlier_change=-0.05) is None
     assert (
         reason(changes=dataclasses.replace(CHANGES, decisions_new=0.3)) == "30% of the decisions are new to the policy"
     )
-    assert "of 9.00% that it saved when it was trained, 4.50% are left" in (reason(trained_change=-0.09) or "")
-    assert reason(targets=(TargetSize("app", "program", "main", TextParts(10), TextParts(10)),)) == "it saves nothing"
+    assert "of 9.00% that were saved before, 4.50% are left" in (reason(earlier_change=-0.09) or "")
+    assert reason(targets=SAME) == "it saves nothing"
+
+
+def test_nothing_is_said_of_training_or_reuse_where_there_was_none() -> None:
+    nothing = dataclasses.replace(RESULT, targets=SAME, costs=())
+    assert nothing.outdated() is None
+    for text in (output.terminal_table(nothing), output.render(nothing)):
+        assert "Nothing is saved: the main targets are no smaller than with plain clang." in text
+        assert not re.search("train|advisable|Reuse", text.partition("<body>")[2] or text, re.IGNORECASE)
+    reused = output.terminal_table(dataclasses.replace(nothing, is_reused=True))
+    assert "It is advisable to optimise the program anew: it saves nothing." in reused
+
+
+def test_commands_to_copy_have_a_line_for_each_setting() -> None:
+    cmake, make = output.usage(dataclasses.replace(RESULT, options=("-O2", "-fprofile-use=/a b/x.profdata")))
+    assert cmake.splitlines()[1:4] == [
+        "  -DCMAKE_BUILD_TYPE=Release \\",
+        "  -DCMAKE_C_COMPILER=/deployed/bin/mlgo-clang \\",
+        "  -DCMAKE_CXX_COMPILER=/deployed/bin/mlgo-clang++ \\",
+    ]
+    words = shlex.split(cmake.replace("\\\n", ""))
+    assert words[-1] == "-DCMAKE_CXX_FLAGS_RELEASE=-O2 '-fprofile-use=/a b/x.profdata' -DNDEBUG"
+    assert shlex.split(make.replace("\\\n", ""))[1:3] == [
+        "CC=/deployed/bin/mlgo-clang",
+        "CXX=/deployed/bin/mlgo-clang++",
+    ]
+    page = output.render(RESULT)
+    assert '<pre class="command" tabindex="0"><code>cmake -S SOURCE -B BUILD' in page
+    assert ".command code { white-space: pre; overflow-wrap: normal; }" in page
 
 
 def test_broken_tests() -> None:
@@ -75,12 +106,12 @@ def test_broken_tests() -> None:
     assert dataclasses.replace(RESULT, tests=Tests((PASSED, FAILED), BROKEN)).tests_broken
     flaky = dataclasses.replace(RESULT, tests=Tests((FAILED, FAILED), Verdict(BROKEN.tests[1:])))
     assert not flaky.tests_broken
-    assert "breaks none of the project&#39;s own tests: those that fail are flaky" in output.render(flaky, Path("/bin"))
+    assert "breaks none of the project&#39;s own tests: those that fail are flaky" in output.render(flaky)
 
 
 def test_files_and_table(tmp_path: Path) -> None:
-    result = dataclasses.replace(RESULT, changes=CHANGES, trained_change=-0.05)
-    report = output.write(result, tmp_path, Path("/deployed/bin"))
+    result = dataclasses.replace(RESULT, is_reused=True, changes=CHANGES, earlier_change=-0.05)
+    report = output.write(result, tmp_path)
     head, app = (tmp_path / "targets.csv").read_text().splitlines()[:2]
     parts = "code constants unwind dynamic".split()
     columns = [f"{build}_{part}_bytes" for build in ("default", "optimized") for part in parts]
@@ -88,16 +119,16 @@ def test_files_and_table(tmp_path: Path) -> None:
     assert app == "app,program,main,1000,900,600,400,0,0,570,330,0,0,-0.100000"
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["targets"][1]["default"]["dynamic"] == 100 and summary["targets"][1]["default_bytes"] == 1000
-    assert (summary["change"], summary["retraining_advisable"]) == (RESULT.change, None)
+    assert (summary["change"], summary["outdated"]) == (RESULT.change, None)
     page = report.read_text()
-    assert "&lt;shapes&gt; is 4.50% smaller" in page and "<shapes>" not in page
-    assert "The policy still holds." in page and "/deployed/bin/mlgo-clang++" in page
+    assert "&lt;shapes&gt; is 4.50% smaller than with plain clang -Oz" in page and "<shapes>" not in page
+    assert "What is reused still holds." in page and "/deployed/bin/mlgo-clang++" in page
     assert "http" not in page.replace("http://www.w3.org", "").replace("https://www.w3.org", "")
     lines = output.terminal_table(result).splitlines()
     assert lines[5].split() == ["together", "2,000", "1,910", *(f"\N{MINUS SIGN}{x}" for x in ("90", "4.50%", "2.50%"))]
     assert "10.0% of 50 decisions are new to the policy; of 4 modules, 1 are new and 1 have changed since" in lines[-4]
     broken = dataclasses.replace(RESULT, tests=Tests((PASSED, FAILED), BROKEN))
-    page = output.render(broken, Path("/bin"))
+    page = output.render(broken)
     assert "FAILED (1 tests failed" in page and "The policy BREAKS 1 test of the project: do not use" in page
     assert "race: flaky (fails in 2 of 3 runs with the policy, 1 without)" in page and "Sorry." in page
     verdict = broken.to_json()["verdict"]
@@ -106,9 +137,9 @@ def test_files_and_table(tmp_path: Path) -> None:
     )
 
 
-def test_the_page_has_options_by_function(tmp_path: Path) -> None:
+def test_the_page_has_options_by_function() -> None:
     chosen = (ChosenSet("-disable-lsr=true", 12, 340), ChosenSet("-disable-cgp=true", 1, 0))
-    page = output.render(dataclasses.replace(RESULT, function_options=chosen), tmp_path)
+    page = output.render(dataclasses.replace(RESULT, function_options=chosen))
     for text in ("Options by function", "-disable-lsr=true", f"{MINUS}340"):
         assert text in page
-    assert "Options by function" not in output.render(RESULT, tmp_path)
+    assert "Options by function" not in output.render(RESULT)

@@ -52,8 +52,12 @@ def test_inlines_what_runs_often_and_nothing_else(tmp_path: Path) -> None:
     assert f"options: -O2: {OPTIONS.levels['O2'][0]}\n" in info
     assert 0 < better.text_bytes - profiled.text_bytes < 3000
     table = output.terminal_table(result)
-    assert "wall time, optimized" in table and f"replays {len(decisions)} decision" in table
-    summary = json.loads(output.write(result, tmp_path / "report", tmp_path / "bin").read_text())
+    assert "wall time, optimized" in table
+    kept = f"Kept: {len(decisions)} decision{'s' * (len(decisions) > 1)} on top of the profile, since"
+    assert table.splitlines()[-1].startswith(kept) and "where a percent counts as 20,000 bytes" in table
+    page = output.write(result, tmp_path / "report").read_text()
+    assert kept in page and "-fprofile-use=" in page and "mlgo-clang" in page and "cost in instructions is" in page
+    summary = json.loads((tmp_path / "report" / "summary.json").read_text())
     assert summary["optimized"]["counts"]["cycles"] == better.counts.cycles
 
     # With as many minutes, the search is not repeated; with a benchmark that is another one, it is refused.
@@ -71,7 +75,10 @@ def test_nothing_is_kept_that_costs_more_than_it_saves(tmp_path: Path) -> None:
     assert not result.kept
     assert result.profiled == result.optimized
     assert not (tmp_path / "out" / "deployed").exists()
-    assert "nothing is kept" in output.terminal_table(result)
+    said = output.terminal_table(result).splitlines()[-1]
+    assert said.startswith("Kept: the profile alone, since ")
+    page = output.render(result)
+    assert said in page and "mlgo-clang" not in page and str(probe("clang-22").clang) in page
 
 
 def test_a_benchmark_that_is_wrong_is_refused_before_the_search(tmp_path: Path) -> None:
