@@ -39,6 +39,7 @@ from compiler_opt.optimize.state import Record
 from compiler_opt.optimize.steps import Searched
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.report.formatting import change_text
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.config import POLICY_DIR
 from compiler_opt.rl.default_trace import record_default_trace
@@ -352,9 +353,8 @@ def _search(run: Optimization, corpus: Corpus, policy_dir: Path) -> None:
                 on_progress=bar.show,
             )
         report.write(found, folder)
-        before, after = report.linked(found)
-        change = f"{after / before - 1:+.2%}" if before else "nothing"
-        run.echo(f"{len(found.decisions)} decisions after {found.compiles} compilations: {change} of linked text")
+        change = f"{change_text(found.change)} of linked text against plain clang"
+        run.echo(f"{len(found.decisions)} decisions after {found.compiles} compilations: {change}")
         return Searched(run.settings.search_minutes, len(found.decisions), found.compiles)
 
     steps.search(run, [NetworkWeights.load(policy_dir).checksum()], _BUDGET, find)

@@ -25,7 +25,8 @@ class Confirmed:
 
     Attributes:
       decisions: those that are kept.
-      base_linked_bytes: linked text by target, under the base policy.
+      plain_linked_bytes: linked text by target, by plain clang: by default, and without options of LLVM's passes.
+      base_linked_bytes: under the base policy, with such options.
       linked_bytes: by target; nowhere larger than the default's.
       base_object_bytes: text of each module's object under the base policy.
       object_bytes: and with the decisions.
@@ -35,6 +36,7 @@ class Confirmed:
     """
 
     decisions: Mapping[Site, int]
+    plain_linked_bytes: Mapping[str, int]
     base_linked_bytes: Mapping[str, int]
     linked_bytes: Mapping[str, int]
     base_object_bytes: Mapping[int, int]
@@ -66,6 +68,7 @@ def confirm(
     targets: Mapping[str, Sequence[int]],
     lld: Path,
     scratch: Path,
+    plain: PoolCompiler | None = None,
 ) -> Confirmed:
     """Compiles a program with and without decisions, and links its targets.
 
@@ -76,12 +79,14 @@ def confirm(
       targets: numbers of the modules that are linked together, in link order, by name.
       lld: the linker.
       scratch: folder for objects.
+      plain: plain clang, for comparison; None if `compiler` is that.
 
     Raises:
       CompileError: linking fails.
     """
     links = _Links(compiler, targets, sorted(found.base.builds), lld, scratch)
     base_linked, base_objects = links.link({}, "base")
+    plain_linked = base_linked if plain is None else links.link({}, "plain", plain)[0]
     limits, default_decisions, fallback = base_linked, dict[Site, int](), dict[Site, int]()
     if found.others:
         default_decisions = found.others[0].all_decisions()
@@ -107,6 +112,7 @@ def confirm(
         linked, objects = links.link(kept, "decided")
     return Confirmed(
         decisions=kept,
+        plain_linked_bytes=plain_linked,
         base_linked_bytes=base_linked,
         linked_bytes=linked,
         base_object_bytes=base_objects,
@@ -145,12 +151,16 @@ class _Links:
         """Of the base."""
         self.compiles, self.cpu_s = 0, 0.0
 
-    def link(self, decisions: Mapping[Site, int], name: str) -> tuple[dict[str, int], dict[int, int]]:
+    def link(
+        self, decisions: Mapping[Site, int], name: str, compiler: PoolCompiler | None = None
+    ) -> tuple[dict[str, int], dict[int, int]]:
         """Linked text by target, and objects' text by module. A module that fails counts as under the base policy.
+
+        `compiler` is by default the one with the base policy.
 
         As the targets may be shared libraries, the dynamic relocations count that constants need there.
         """
-        results = self._compiler.compile(
+        results = (compiler or self._compiler).compile(
             dict.fromkeys(self._modules, decisions), lambda module: self._scratch / name / f"{module}.o"
         )
         self.compiles += len(results)

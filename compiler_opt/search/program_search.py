@@ -10,6 +10,7 @@ from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, PolicyError
+from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain
@@ -63,10 +64,31 @@ class SearchResult:
         """CPU seconds of the compiler."""
         return self.outcome.cpu_s + self.confirmed.cpu_s
 
+    @property
+    def plain_bytes(self) -> int:
+        """Linked text of all targets by plain clang, with which all changes compare."""
+        return sum(self.confirmed.plain_linked_bytes.values())
+
+    @property
+    def base_bytes(self) -> int:
+        """Linked text of all targets under the base policy, with options of LLVM's passes if the modules have any."""
+        return sum(self.confirmed.base_linked_bytes.values())
+
+    @property
+    def linked_bytes(self) -> int:
+        """Linked text of all targets with the decisions."""
+        return sum(self.confirmed.linked_bytes.values())
+
+    @property
+    def change(self) -> float:
+        """The relative change of linked text against plain clang."""
+        return relative_change(self.plain_bytes, self.linked_bytes)
+
     def after(self, compiles: int) -> float:
-        """The relative change of linked text that was confirmed after so many compiles; 0 is none."""
+        """The relative change against plain clang that was confirmed after so many compiles, before linking."""
         reached = [each for each in self.outcome.curve if each.compiles <= compiles]
-        return reached[-1].change if reached else 0.0
+        saved = reached[-1].change if reached else 0.0
+        return relative_change(self.plain_bytes, self.base_bytes * (1 + saved))
 
 
 def search(
@@ -114,6 +136,10 @@ def search(
     others = [] if base.is_default else [PoolCompiler(pool, modules, DefaultPolicy(problem), rollout_settings)]
     compiler = PoolCompiler(pool, modules, base, rollout_settings)
     identity = identity_of(modules, settings, about)
+    plain = None
+    if not base.is_default or any(each.pass_options or each.function_options is not None for each in modules):
+        without = [dataclasses.replace(each, pass_options=(), function_options=None) for each in modules]
+        plain = PoolCompiler(pool, without, DefaultPolicy(problem), rollout_settings)
     found = resumable_search(
         compiler, len(modules), settings, folder, identity, other_starts=others, on_progress=on_progress
     )
@@ -130,6 +156,7 @@ def search(
             {target: [numbers[module] for module in members] for target, members in targets.items()},
             lld,
             scratch,
+            plain,
         )
     about |= {"program": name, "search": {"compiles": sum(found.compiles.values()), "seed": settings.seed}}
     return SearchResult(

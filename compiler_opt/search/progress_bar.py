@@ -28,7 +28,7 @@ class SearchBar:
         """Shows the progress of the current search."""
         self._before = progress.compiles
         saved = progress.base_bytes - progress.confirmed_bytes
-        self._bar.set_postfix_str(f"{saved:,.0f} bytes ({progress.change:+.2%})", refresh=False)
+        self._bar.set_postfix_str(f"{saved:,.0f} bytes saved, {progress.change:+.2%} of the start", refresh=False)
         self._bar.update(self._done + progress.compiles - self._bar.n)
 
 

@@ -22,7 +22,9 @@ def write(result: SearchResult, folder: Path) -> None:
 
 
 def history(results: Sequence[SearchResult]) -> list[dict[str, Any]]:
-    """How the linked text of a corpus's projects changes over the compiles of all of them, in the form of a training's.
+    """How the linked text of a corpus's projects changes, against plain clang, over the compiles of all of them.
+
+    It has the form of a training's history.
 
     Each entry has the projects after the same share of their compiles: the first one before any, the last one at the
     end. The last one's sizes are linked, and its compiles have those that confirmed them; on the way, sizes are what
@@ -33,14 +35,13 @@ def history(results: Sequence[SearchResult]) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = []
     for step in range(_HISTORY_STEPS + 1):
         is_last = step == _HISTORY_STEPS
-        base_bytes, changes, compiles = [], [], 0
+        changes, compiles = [], 0
         for result in results:
-            before, after = linked(result)
             reached = result.compiles * step // _HISTORY_STEPS
-            base_bytes.append(before)
-            changes.append((after / before - 1 if before else 0.0) if is_last else result.after(reached))
+            changes.append(result.change if is_last else result.after(reached))
             compiles += reached
-        saved = sum(before * change for before, change in zip(base_bytes, changes, strict=True))
+        plain_bytes = sum(result.plain_bytes for result in results)
+        saved = sum(result.plain_bytes * change for result, change in zip(results, changes, strict=True))
         entries.append(
             {
                 "iteration": step,
@@ -48,41 +49,40 @@ def history(results: Sequence[SearchResult]) -> list[dict[str, Any]]:
                 "failures": sum(len(result.outcome.failures) for result in results) if is_last else 0,
                 "collect_cpu_s": round(cpu_s, 3) if step else 0.0,
                 "validation_mean": statistics.fmean(changes),
-                "validation_total": saved / sum(base_bytes) if any(base_bytes) else 0.0,
+                "validation_total": saved / plain_bytes if plain_bytes else 0.0,
             }
         )
     return entries
 
 
 def terminal_table(results: Sequence[SearchResult]) -> Table:
-    """A row for each program: linked text before and after, and what it took."""
-    rows: list[list[Cell]] = []
-    for result in results:
-        before, after = linked(result)
-        rows.append(
-            [
-                result.name,
-                str(len(result.outcome.base.builds)),
-                str(result.num_decisions),
-                str(len(result.decisions)),
-                bytes_text(before),
-                bytes_text(after),
-                Change(after / before - 1 if before else None),
-                str(result.compiles),
-                f"{result.cpu_s:.0f}",
-            ]
+    """A row for each program: linked text by plain clang and with the decisions, and what it took.
+
+    Where a search starts from a policy, or with options, there is a column of the text before it.
+    """
+    starts = any(result.base_bytes != result.plain_bytes for result in results)
+
+    def row(name: str, of: Sequence[SearchResult]) -> list[Cell]:
+        plain, base, linked = (
+            sum(getattr(each, what) for each in of) for what in ("plain_bytes", "base_bytes", "linked_bytes")
         )
-    head = ["program", "modules", "decisions", "changed", "linked", "with search", "change", "compiles", "CPU s"]
-    before, after = (sum(linked(result)[k] for result in results) for k in (0, 1))
-    total: list[Cell] = [
-        "together",
-        *(str(sum(int(str(row[k])) for row in rows)) for k in (1, 2, 3)),
-        bytes_text(before),
-        bytes_text(after),
-        Change(after / before - 1 if before else None),
-        *(str(sum(int(str(row[k])) for row in rows)) for k in (7, 8)),
-    ]
-    return Table(head, rows, total if len(rows) > 1 else None)
+        return [
+            name,
+            f"{sum(len(each.outcome.base.builds) for each in of):,}",
+            f"{sum(each.num_decisions for each in of):,}",
+            f"{sum(len(each.decisions) for each in of):,}",
+            bytes_text(plain),
+            *([bytes_text(base)] if starts else []),
+            bytes_text(linked),
+            Change(linked / plain - 1 if plain else None),
+            f"{sum(each.compiles for each in of):,}",
+            f"{sum(each.cpu_s for each in of):,.0f}",
+        ]
+
+    head = ["program", "modules", "decisions", "changed", "plain clang", *(["before search"] if starts else [])]
+    head += ["with search", "change", "compiles", "CPU s"]
+    rows = [row(result.name, [result]) for result in results]
+    return Table(head, rows, row("together", results) if len(rows) > 1 else None)
 
 
 def remarks(result: SearchResult) -> list[str]:
@@ -95,10 +95,9 @@ def remarks(result: SearchResult) -> list[str]:
 
 
 def headroom_table(results: Iterable[tuple[SearchResult, str]], budgets: Sequence[int]) -> Table:
-    """What searches win after so many compiles a module; each is given with its project's language."""
+    """What searches win against plain clang after so many compiles a module; each is given with its language."""
     rows: list[list[Cell]] = []
     for result, language in results:
-        before, after = linked(result)
         num_modules = len(result.outcome.base.builds)
         rows.append(
             [
@@ -107,17 +106,12 @@ def headroom_table(results: Iterable[tuple[SearchResult, str]], budgets: Sequenc
                 str(num_modules),
                 str(result.num_decisions),
                 *(Change(result.after(budget * num_modules)) for budget in budgets),
-                Change(after / before - 1 if before else None),
+                Change(result.change),
                 f"{result.compiles / num_modules:.0f}",
             ]
         )
     head = ["project", "language", "modules", "decisions", *map(str, budgets), "linked", "compiles a module"]
     return Table(head, rows, num_text_columns=2)
-
-
-def linked(result: SearchResult) -> tuple[int, int]:
-    """Linked text of all targets, under the base policy and with the decisions."""
-    return sum(result.confirmed.base_linked_bytes.values()), sum(result.confirmed.linked_bytes.values())
 
 
 def _module_rows(result: SearchResult) -> Iterable[dict[str, Any]]:
