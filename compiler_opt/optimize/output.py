@@ -14,7 +14,14 @@ from compiler_opt.measure.attribution import METRICS
 from compiler_opt.optimize.results import Measured, Result, SizeResult, SpeedResult, TargetSize
 from compiler_opt.optimize.state import Cost
 from compiler_opt.report import page
-from compiler_opt.report.formatting import bytes_text, change_text, count_text, duration_text, signed_bytes_text
+from compiler_opt.report.formatting import (
+    bytes_text,
+    change_text,
+    command_text,
+    count_text,
+    duration_text,
+    signed_bytes_text,
+)
 from compiler_opt.report.table import Cell, Change, Table, size_cells
 
 _MAX_BARS = 40
@@ -169,8 +176,7 @@ def usage(result: Result) -> list[str]:
     cmake += [f"-DCMAKE_{language}_COMPILER={path}" for language, path in compilers.items()]
     cmake += [f"-DCMAKE_{language}_FLAGS_{build_type.upper()}={options} -DNDEBUG" for language in compilers]
     make = [f"CC={result.compilers[0]}", f"CXX={result.compilers[1]}", f"CFLAGS={options}", f"CXXFLAGS={options}"]
-    commands = ("cmake -S SOURCE -B BUILD", cmake), ("make", make)
-    return [" \\\n  ".join([start, *map(shlex.quote, words)]) for start, words in commands]
+    return [command_text("cmake -S SOURCE -B BUILD", cmake), command_text("make", make)]
 
 
 def render(result: SizeResult | SpeedResult, history: History | None = None) -> str:

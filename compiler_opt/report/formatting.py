@@ -2,10 +2,11 @@
 
 import itertools
 import re
+import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from compiler_opt.files import printable
 
@@ -65,6 +66,11 @@ def plot_label(name: str) -> str:
     """A name without characters that Matplotlib cannot draw or takes for mathematics."""
     text = printable(name)
     return (text if len(text) <= _MAX_LABEL else f"{text[:_MAX_LABEL]}...").replace("$", r"\$")
+
+
+def command_text(start: str, words: Iterable[str]) -> str:
+    """A shell command to copy, with a line for each of the words after its start."""
+    return " \\\n  ".join([start, *map(shlex.quote, words)])
 
 
 def fact_text(value: object) -> str:

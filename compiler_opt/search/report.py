@@ -1,17 +1,22 @@
 """Tables and files about searches."""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from compiler_opt.evaluation import plots
+from compiler_opt.evaluation.report_parts import change_headline, write_report
+from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.files import write_text
-from compiler_opt.report.formatting import bytes_text, count_text
+from compiler_opt.report import page
+from compiler_opt.report.formatting import bytes_text, change_text, command_text, count_text, duration_text
 from compiler_opt.report.table import Cell, Change, Table, csv_text
 from compiler_opt.search.program_search import SearchResult
 
 DECISIONS_FILE, MODULES_FILE, CURVE_FILE = "decisions.json", "modules.csv", "curve.csv"
 _HISTORY_STEPS = 40
+_MAX_BARS = 40
 
 
 def write(result: SearchResult, folder: Path) -> None:
@@ -19,6 +24,66 @@ def write(result: SearchResult, folder: Path) -> None:
     result.decisions.save(folder / DECISIONS_FILE)
     write_text(folder / MODULES_FILE, csv_text(_module_rows(result)))
     write_text(folder / CURVE_FILE, csv_text(_curve_rows(result)))
+
+
+def write_page(
+    results: Sequence[SearchResult], folder: Path, provenance: Mapping[str, str], deploy: Sequence[str]
+) -> Path:
+    """Writes `summary.json` and `report.html` about the searches of a corpus into a folder; returns the page's path.
+
+    `provenance` has the conditions, as text, in order; `deploy` are flags of a command that deploys the decisions.
+
+    Raises:
+      OutputError: a file cannot be written.
+    """
+    programs = [
+        {
+            "program": result.name,
+            "modules": len(result.outcome.base.builds),
+            "decisions": result.num_decisions,
+            "changed": len(result.decisions),
+            "plain_linked_bytes": result.plain_bytes,
+            "base_linked_bytes": result.base_bytes,
+            "linked_bytes": result.linked_bytes,
+            "compiles": result.compiles,
+            "cpu_s": round(result.cpu_s, 3),
+        }
+        for result in results
+    ]
+    summary = {"programs": programs, "provenance": dict(provenance)}
+    return write_report(folder, {}, summary, _page(results, provenance, deploy))
+
+
+def _page(results: Sequence[SearchResult], provenance: Mapping[str, str], deploy: Sequence[str]) -> str:
+    plain, linked = (sum(getattr(each, what) for each in results) for what in ("plain_bytes", "linked_bytes"))
+    change = relative_change(plain, linked)
+    changed, decided = sum(len(each.decisions) for each in results), sum(each.num_decisions for each in results)
+    num_modules = sum(len(each.outcome.base.builds) for each in results)
+    shown = results[:_MAX_BARS]
+    programs = count_text(len(results), "program")
+    return page.render(
+        "search.html",
+        title=f"Search: {change_text(change)} linked text",
+        headline=change_headline("Linked text", change, ("smaller", "bigger"), "plain clang"),
+        lead=(
+            f"{programs} of {count_text(num_modules, 'module')} {'takes' if len(results) == 1 else 'take'} "
+            f"{bytes_text(linked)} bytes of linked text with the decisions that were found instead of "
+            f"{bytes_text(plain)} with plain clang."
+        ),
+        cards=[
+            ("Linked text", Change(change), "all programs together, against plain clang"),
+            ("Programs smaller", f"{sum(each.change < 0 for each in results)} of {len(results)}", "linked"),
+            ("Decisions in the files", f"{changed:,}", f"of {decided:,}"),
+            ("Compilations", f"{sum(each.compiles for each in results):,}", f"of {num_modules:,} modules"),
+            ("CPU", duration_text(sum(each.cpu_s for each in results)), "of the compiler"),
+            ("Time", duration_text(sum(each.wall_s for each in results)), "of the last call"),
+        ],
+        plot=plots.change_bars([each.name for each in shown], [each.change for each in shown], "change of linked text"),
+        programs=terminal_table(results),
+        remarks=[line for each in results for line in remarks(each)],
+        deploy=command_text("compiler_opt deploy", deploy),
+        provenance=provenance,
+    )
 
 
 def history(results: Sequence[SearchResult]) -> list[dict[str, Any]]:

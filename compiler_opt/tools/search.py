@@ -3,8 +3,9 @@
     compiler_opt search --data_path=CORPUS --output_dir=OUTPUT
 
 A project's modules are taken to be linked together, in the corpus's order. `OUTPUT/PROJECT/decisions.json` is what
-`deploy --decisions` takes; `OUTPUT/history.jsonl` says what all projects have won after how many compiles. After an
-interruption, the same command continues; with a larger budget, it searches on. docs/search.md explains how it works.
+`deploy --decisions` takes; `OUTPUT/report.html` is the report, and `OUTPUT/history.jsonl` says what all projects have
+won after how many compiles. After an interruption, the same command continues; with a larger budget, it searches on.
+docs/search.md explains how it works.
 
     compiler_opt search --headroom --data_path=CORPUS --output_dir=OUTPUT --modules_per_project=8
 
@@ -25,12 +26,14 @@ from absl import flags
 from compiler_opt import pretrained
 from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.collect.workers import WorkerPool
+from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.history import HISTORY_FILE
 from compiler_opt.files import exclusive_directory, write_text
 from compiler_opt.llvm.inliner_plugin import inliner_plugin, with_plugin_features
+from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy
 from compiler_opt.report.table import Table, csv_text
 from compiler_opt.search import report
@@ -121,6 +124,9 @@ def entry() -> None:
             table = report.terminal_table(results)
             entries = report.history(results)
             write_text(_OUTPUT_DIR.value / HISTORY_FILE, "".join(json.dumps(entry) + "\n" for entry in entries))
+            page = report.write_page(
+                results, _OUTPUT_DIR.value, _provenance(corpus, toolchain), _deploy(results, toolchain.clang)
+            )
     if not any(each.num_decisions for each in results):
         shared_flags.warn_undecided(corpus, toolchain)
     for line in [*table.lines(), *(line for each in results for line in report.remarks(each))]:
@@ -128,6 +134,25 @@ def entry() -> None:
     if not _HEADROOM.value:
         for result in results:
             echo(f"{result.name}: {_OUTPUT_DIR.value / result.name / report.DECISIONS_FILE}")
+        print(f"report: {page}")
+
+
+def _provenance(corpus: Corpus, toolchain: Toolchain) -> dict[str, str]:
+    """The conditions, for the page."""
+    return {
+        "Compiler": f"{toolchain.version_text} ({toolchain.target})",
+        "Corpus": f"{corpus.root.resolve().name}: {', '.join(corpus.projects())}",
+        "Start": str(_POLICY_PATH.value or "the compiler's own decisions"),
+        "Budget": f"{_BUDGET.value:g} compilations a module",
+        "Seed": str(_SEED.value),
+    }
+
+
+def _deploy(results: Sequence[SearchResult], clang: Path) -> list[str]:
+    """Flags that deploy the decisions."""
+    files = [(_OUTPUT_DIR.value / result.name / report.DECISIONS_FILE).absolute() for result in results]
+    policy = [] if _POLICY_PATH.value is None else [f"--policy={_POLICY_PATH.value}"]
+    return [*policy, *(f"--decisions={file}" for file in files), f"--clang_path={clang}", "--output=PREFIX"]
 
 
 def _headroom(results: Sequence[SearchResult], projects: Mapping[str, Sequence[Module]]) -> Table:

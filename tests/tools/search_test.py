@@ -1,6 +1,8 @@
 """The command search with real compilers, from flags to decision files."""
 
 import csv
+import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -13,7 +15,8 @@ from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.llvm.object_file import linked_parts
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.decisions import Decisions, OverridingPolicy
+from compiler_opt.policies.decisions import Advice, Decisions, OverridingPolicy, Site
+from compiler_opt.report.formatting import change_text
 from compiler_opt.search.compiling import PoolCompiler
 from compiler_opt.search.confirmation import confirm
 from compiler_opt.search.search import Search, SearchSettings
@@ -49,9 +52,13 @@ def test_decision_files_that_replay_and_a_search_that_goes_on(
     corpus: Corpus, clang_path: str, toolchain: Toolchain, tmp_path: Path
 ) -> None:
     result = run(corpus, clang_path, tmp_path / "out", "--budget=6")
+    assert result.stdout.splitlines()[-1] == f"report: {tmp_path / 'out' / 'report.html'}"
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert re.search("<h1>Linked text is .* smaller than with plain clang</h1>", page)
     compiles = {}
     for name, modules in corpus.projects().items():
         assert f"{name}: {tmp_path / 'out' / name / 'decisions.json'}" in result.stdout
+        assert f"--decisions={tmp_path / 'out' / name / 'decisions.json'}" in page
         decisions = Decisions.load(tmp_path / "out" / name / "decisions.json")
         assert decisions.about["program"] == name
         rows = rows_of(tmp_path / "out" / name / "modules.csv")
@@ -72,10 +79,23 @@ def test_decision_files_that_replay_and_a_search_that_goes_on(
         assert sum(int(row["compiles"]) for row in rows) > before
 
 
-def test_search_from_a_policy(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
+def test_search_from_a_policy(corpus: Corpus, clang_path: str, toolchain: Toolchain, tmp_path: Path) -> None:
     save_policy(tmp_path / "policy")
     flags = (f"--policy_path={tmp_path / 'policy'}", "--budget=5", "--projects=shapes")
-    run(corpus, clang_path, tmp_path / "out", *flags)
+    result = run(corpus, clang_path, tmp_path / "out", *flags)
+    # What it compares with is plain clang, not the policy.
+    modules = corpus.projects()["shapes"]
+    with WorkerPool(toolchain, PROBLEM, 2) as pool:
+        requests: dict[int, dict[Site, Advice]] = {module: {} for module in range(len(modules))}
+        PoolCompiler(pool, modules, DefaultPolicy(PROBLEM)).compile(requests, lambda module: tmp_path / f"{module}.o")
+    objects = [tmp_path / f"{module}.o" for module in range(len(modules))]
+    plain = linked_parts(toolchain.tool("ld.lld"), objects, scratch=tmp_path).total
+    [program] = json.loads((tmp_path / "out" / "summary.json").read_text())["programs"]
+    assert program["linked_bytes"] <= plain == program["plain_linked_bytes"] != program["base_linked_bytes"]
+    change = change_text(program["linked_bytes"] / plain - 1)
+    assert "plain clang  before search  with search  change" in result.stdout and change in result.stdout
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert f"<dt>Start</dt><dd>{tmp_path / 'policy'}</dd>" in page and f"<title>Search: {change} linked text" in page
     decisions = Decisions.load(tmp_path / "out" / "shapes" / "decisions.json")
     assert decisions.about["policy"] != "default"
 
