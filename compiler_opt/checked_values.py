@@ -1,4 +1,4 @@
-"""Converts values from JSON, YAML and gin to typed objects by msgspec, with error messages of one line.
+"""Converts values from JSON, YAML and gin to typed objects by msgspec, with error messages of one line, and to text.
 
 A model is a dataclass, which refuses unknown keys, or another type that msgspec supports; a `msgspec.Struct` ignores
 unknown keys unless configured otherwise. JSON is parsed by `json` rather than by msgspec, since names in our files may
@@ -24,6 +24,24 @@ Json: TypeAlias = Any
 NonNegativeInt = Annotated[int, msgspec.Meta(ge=0)]
 
 _JSON_WORDS = {"array": "a list", "object": "a mapping", "null": "None"}
+
+
+def fact_text(value: Json) -> str:
+    """A JSON value as text: `seed 1, iterations 40` for an object, `a, b` for a list; nested ones in parentheses."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_nested(item)}" for name, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_nested, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "none" if value is None or value == "" else str(value)
+
+
+def _nested(value: object) -> str:
+    text = fact_text(value)
+    return f"({text})" if isinstance(value, (Mapping, list, tuple)) and len(value) > 1 else text
 
 
 def convert(value: object, model: type[T]) -> T:

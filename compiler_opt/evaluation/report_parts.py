@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from compiler_opt.checked_values import fact_text
 from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.results import (
@@ -21,7 +22,7 @@ from compiler_opt.files import write_text
 from compiler_opt.llvm.object_file import TextParts
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.report import page
-from compiler_opt.report.formatting import change_text, count_text, fact_text, interval_text
+from compiler_opt.report.formatting import change_text, count_text, interval_text
 from compiler_opt.report.table import Cell, Change, Table, csv_text
 
 _MAX_MODULES_NAMED = 10

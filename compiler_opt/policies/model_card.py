@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from compiler_opt.checked_values import Json, convert, read_json
+from compiler_opt.checked_values import Json, convert, fact_text, read_json
 from compiler_opt.errors import PolicyError
 from compiler_opt.files import one_line, printable, shown, write_atomically
 from compiler_opt.llvm.ir2vec import IDENTITY
@@ -156,11 +156,9 @@ def check(directory: Path, checksum: str) -> None:
 
 def _cell(value: Json) -> str:
     """A value, which may be anybody's, as text of one line in Markdown, which is no HTML and ends no cell."""
-    text = ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else str(value)
-    return printable(one_line(text.replace("|", "\\|").replace("<", "&lt;")))
+    return printable(one_line(fact_text(value).replace("|", "\\|").replace("<", "&lt;")))
 
 
 def _bullets(facts: Mapping[str, Json] | None) -> Iterator[str]:
     for key, value in (facts or {"corpus": _UNKNOWN}).items():
-        text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-        yield f"- {_cell(key.removeprefix('num_').replace('_', ' '))}: {_cell(text)}"
+        yield f"- {_cell(key.removeprefix('num_').replace('_', ' '))}: {_cell(value)}"

@@ -6,7 +6,7 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from compiler_opt.files import printable
 
@@ -71,24 +71,6 @@ def plot_label(name: str) -> str:
 def command_text(start: str, words: Iterable[str]) -> str:
     """A shell command to copy, with a line for each of the words after its start."""
     return " \\\n  ".join([start, *map(shlex.quote, words)])
-
-
-def fact_text(value: object) -> str:
-    """A JSON value as text: `seed 1, iterations 40` for an object, `a, b` for a list; nested ones in parentheses."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_nested(item)}" for name, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_nested, value))
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return "none" if value is None or value == "" else str(value)
-
-
-def _nested(value: object) -> str:
-    text = fact_text(value)
-    return f"({text})" if isinstance(value, (Mapping, list, tuple)) and len(value) > 1 else text
 
 
 def cxx_name(name: str, limit: int = _MAX_LABEL) -> str:

@@ -16,6 +16,7 @@ from absl import flags
 
 from compiler_opt import pretrained
 from compiler_opt import problem as problems
+from compiler_opt.checked_values import fact_text
 from compiler_opt.collect.backends.embedded import EmbeddedPolicy, check_embedded_model
 from compiler_opt.corpus.command_lines.command_line import optimization_level
 from compiler_opt.corpus.description import Corpus
@@ -33,7 +34,6 @@ from compiler_opt.pass_options.sets import OptionSets, describe_sets
 from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problem import AnyProblem
-from compiler_opt.report.formatting import fact_text
 from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import entry_point, gin_settings, shared_flags

@@ -71,6 +71,9 @@ def test_people_can_read_it() -> None:
     ):
         assert words in text
     assert "Not measured yet" in dataclasses.replace(card, results=(), corpus=None).to_markdown()
+    nested = {"trainings": {"seed-1": {"seed": 1, "compiles": 5120}}, "mean of": ["a", "b"]}
+    text = dataclasses.replace(card, training=nested).to_markdown()
+    assert "| trainings | seed-1 (seed 1, compiles 5120) |" in text and "| mean of | a, b |" in text
 
 
 def test_a_strangers_card_remains_a_table() -> None:

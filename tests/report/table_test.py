@@ -5,8 +5,9 @@ import io
 
 import pytest
 
+from compiler_opt.checked_values import fact_text
 from compiler_opt.report import page
-from compiler_opt.report.formatting import MINUS, cxx_name, fact_text
+from compiler_opt.report.formatting import MINUS, cxx_name
 from compiler_opt.report.table import Change, Table, csv_text
 
 TABLE = Table(
