@@ -159,7 +159,7 @@ class SmallText(ProgramObjective[Found, SizeResult]):
             policy_dir, recorded = reused.policy_dir, _record_decisions(run, corpus, reference=reused.reference)
             run.heading(3, f"Training: {self._training()}")
         elif self.trains:
-            policy_dir, recorded = _train(run, corpus, self.learning)
+            policy_dir, recorded = _train(run, corpus, self.learning, self._training())
         else:
             policy_dir, recorded = _take_policy(
                 run, corpus, self.learning.training.warmstart_policy_dir, self._training()
@@ -261,7 +261,7 @@ def _record_decisions(
     )
 
 
-def _train(run: Optimization, corpus: Corpus, learning: PipelineSettings) -> tuple[Path, Recorded]:
+def _train(run: Optimization, corpus: Corpus, learning: PipelineSettings, training: str) -> tuple[Path, Recorded]:
     """Clones the default's decisions, unless there is a policy to start from, and trains; returns the policy's folder.
 
     A training that is done continues if it was shorter than asked for now.
@@ -278,7 +278,7 @@ def _train(run: Optimization, corpus: Corpus, learning: PipelineSettings) -> tup
                 run.echo(line)
 
         if step.name == "training":
-            _improve(run, step, learning)
+            _improve(run, step, learning, training)
         elif step.name != "trace":
             run.state.do(step.name, type(None), work, after=["trace"])
 
@@ -307,9 +307,9 @@ def _keep_policy(run: Optimization, source: Path | None) -> Path:
     return folder
 
 
-def _improve(run: Optimization, step: PipelineStep, learning: PipelineSettings) -> None:
+def _improve(run: Optimization, step: PipelineStep, learning: PipelineSettings, training: str) -> None:
     minutes = learning.training.max_minutes
-    run.heading(3, f"Training: {minutes:g} minutes of reinforcement learning on this program")
+    run.heading(3, f"Training: {training}")
     start = learning.training.warmstart_policy_dir
 
     def work(record: Record) -> float:
