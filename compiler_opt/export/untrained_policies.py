@@ -14,14 +14,14 @@ from compiler_opt.tensorflow_loading import load_tensorflow
 _SHARED = ("problem", "toolchain", "corpus", "problem_config", "iterations")
 
 
-def load_several(policy_dirs: Sequence[Path]) -> tuple[list[NetworkWeights], AnyProblem]:
-    """Two or more policies for the same problem.
+def load_several(policy_dirs: Sequence[Path], at_least: int = 2) -> tuple[list[NetworkWeights], AnyProblem]:
+    """Policies for the same problem.
 
     Raises:
       PolicyError: a policy is missing or damaged, they are fewer, or for different problems.
     """
-    if len(policy_dirs) < 2:
-        raise PolicyError(f"--policy_path: expected at least two policies, found {len(policy_dirs)}")
+    if len(policy_dirs) < at_least:
+        raise PolicyError(f"--policy_path: expected at least {at_least} trained policies, found {len(policy_dirs)}")
     policies = [NetworkWeights.load(directory) for directory in policy_dirs]
     named = {
         problem.name: problem

@@ -34,6 +34,7 @@ NAMES = (
     "is_result_used",
     "is_in_loop",
     "is_cold",
+    "all_calls_growth",
 )
 """The features, in the plugin's order: int64 scalars, which `docs/plugin_features.md` explains."""
 

@@ -48,6 +48,7 @@ enum class CallSiteFeature : size_t {
   IsResultUsed,
   IsInLoop,
   IsCold,
+  AllCallsGrowth,
   CallSiteFrequency, // from here on, further analyses are needed
   CallSiteHotness,
   CallerHotness,
@@ -76,6 +77,7 @@ inline constexpr const char *kCallSiteFeatureNames[] = {
     "is_result_used",
     "is_in_loop",
     "is_cold",
+    "all_calls_growth",
     "callsite_frequency",
     "callsite_hotness",
     "caller_hotness",
@@ -95,6 +97,12 @@ inline int64_t linkageOf(const llvm::Function &F) {
     return 2;
   return F.hasLinkOnceLinkage() || F.hasWeakLinkage();
 }
+
+// LLVM's costs of a call, in its units: an instruction is 5.
+struct CallCosts {
+  int64_t Inlined;  // by how much the caller grows, without the bonus for the last call of a local function
+  int64_t CallSite; // of the call itself, negative
+};
 
 struct CalleeUses {
   int64_t Calls = 0;         // direct calls, including this one
@@ -146,9 +154,19 @@ inline bool isCold(const llvm::CallBase &CB) {
   return false;
 }
 
+// What a function costs beside its instructions, such as its unwind entry and its alignment, in LLVM's units of cost.
+inline constexpr int64_t kFunctionCost = 25;
+
+// By how much the module grows, in LLVM's units of cost, if all calls of this callee cost as much as this one and are
+// inlined: then its body is dropped, if nothing else needs it.
+inline int64_t allCallsGrowth(const llvm::Function &Callee, const CalleeUses &Uses, const CallCosts &Costs) {
+  const bool IsDropped = Callee.isDiscardableIfUnused() && !Uses.Others;
+  return Uses.Calls * Costs.Inlined - (IsDropped ? Costs.Inlined - Costs.CallSite + kFunctionCost : 0);
+}
+
 // Sets `Features[0]` to `Features[CallSiteFrequency - 1]`: all that need no further analyses.
 inline void setCallSiteFeatures(const llvm::CallBase &CB, const BodyCounts &CallerCounts,
-                                const BodyCounts &CalleeCounts, int64_t *Features) {
+                                const BodyCounts &CalleeCounts, const CallCosts &Costs, int64_t *Features) {
   const llvm::Function &Caller = *CB.getCaller(), &Callee = *CB.getCalledFunction();
   const auto Set = [Features](CallSiteFeature Feature, int64_t Value) {
     Features[static_cast<size_t>(Feature)] = Value;
@@ -173,6 +191,7 @@ inline void setCallSiteFeatures(const llvm::CallBase &CB, const BodyCounts &Call
   Set(CallSiteFeature::IsResultUsed, !CB.use_empty());
   Set(CallSiteFeature::IsInLoop, isInLoop(CB.getParent()));
   Set(CallSiteFeature::IsCold, isCold(CB));
+  Set(CallSiteFeature::AllCallsGrowth, allCallsGrowth(Callee, Uses, Costs));
 }
 
 // How often a block runs for each call of its function, in thousandths, as far as LLVM can tell.

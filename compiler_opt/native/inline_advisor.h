@@ -153,6 +153,15 @@ protected:
     return ShownAdvice(Default(CB)).get()->isInliningRecommended();
   }
 
+  // Of the current call site, whose features are set.
+  CallCosts callCosts(llvm::CallBase &CB) {
+    const auto Get = [this](llvm::FeatureIndex Index) { return Features[static_cast<size_t>(Index)]; };
+    const bool IsLast = Get(llvm::FeatureIndex::last_call_to_static_bonus) != 0;
+    const auto &TTI = FAM.getResult<llvm::TargetIRAnalysis>(*CB.getCalledFunction());
+    return {Get(llvm::FeatureIndex::cost_estimate) + (IsLast ? lastCallBonus(CB, TTI) : 0),
+            Get(llvm::FeatureIndex::callsite_cost)};
+  }
+
   bool exceedsFrameLimit(llvm::CallBase &CB) { return compiler_opt::exceedsFrameLimit(CG, CB); }
 
   llvm::ProfileSummaryInfo &PSI;

@@ -136,7 +136,7 @@ private:
     int64_t *const Own = &Features[compiler_opt::llvmFeatures().size()];
     if (Settings.NeedsCallSiteFeatures)
       compiler_opt::setCallSiteFeatures(CB, countsOf(*CB.getCaller()).Counts,
-                                        countsOf(*CB.getCalledFunction()).Counts, Own);
+                                        countsOf(*CB.getCalledFunction()).Counts, callCosts(CB), Own);
     if (Settings.NeedsHotness)
       // LLVM computes the frequencies, too, before it inlines the first call of this caller, and then maintains them.
       compiler_opt::setHotness(CB, FAM.getResult<BlockFrequencyAnalysis>(*CB.getCaller()), PSI, Own);

@@ -8,6 +8,9 @@ import numpy as np
 from compiler_opt.errors import PolicyError
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
 
+_SURE = 16.0
+"""Logits of a constant policy: beyond all margins."""
+
 
 def mean_network(networks: Sequence[NetworkWeights]) -> NetworkWeights:
     """One network with the mean of several networks' outputs: their layers side by side.
@@ -36,6 +39,19 @@ def mean_network(networks: Sequence[NetworkWeights]) -> NetworkWeights:
         biases=tuple(bias.astype(np.float32) for bias in biases),
         margin=0.0,
     )
+
+
+def constant_network(like: NetworkWeights, action: int) -> NetworkWeights:
+    """A network that always takes this one of two actions, for `gated_network`: it observes what another one does.
+
+    Raises:
+      PolicyError: the other network is not for two actions.
+    """
+    if len(like.biases[-1]) != 2:
+        raise PolicyError("constant policy: expected to combine it with policies for two actions, such as inlining")
+    logits = np.array([-1, 1], np.float32) * (_SURE if action else -_SURE)
+    kernels = (np.zeros((len(like.kernels[0]), 1), np.float32), np.zeros((1, 2), np.float32))
+    return dataclasses.replace(like, kernels=kernels, biases=(np.zeros(1, np.float32), logits))
 
 
 def gated_network(networks: Sequence[NetworkWeights], feature: str, thresholds: Sequence[float]) -> NetworkWeights:

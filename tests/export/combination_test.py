@@ -156,6 +156,26 @@ def test_policies_that_cannot_be_combined(
         combine_policies([first, second], feature, thresholds)
 
 
+def test_rules_and_a_policy(tmp_path: Path) -> None:
+    """Always below one value, never from another one on; between, the policy, whose margin stays."""
+    trained = dataclasses.replace(_network(0, (8,)), margin=0.5)
+    weights = combine_policies(["always", _save(tmp_path / "a", trained), "never"], "node_count", [3, 5])
+    assert weights.margin == trained.margin
+    assert weights.metadata[COMBINED_OF] == [trained.checksum()]
+    rng = np.random.default_rng(0)
+    columns = {name: rng.integers(0, 9, 500) for name in weights.features}
+    (off, on), (trained_off, trained_on) = (BinaryPolicy(each).logits(columns).T for each in (weights, trained))
+    low, high = columns["node_count"] < 3, columns["node_count"] >= 5
+    assert np.all(on[low] - off[low] > 20)
+    assert np.all(on[high] - off[high] < -20)
+    between = ~low & ~high
+    np.testing.assert_allclose((on - off)[between], (trained_on - trained_off)[between], atol=1e-5)
+    with pytest.raises(PolicyError, match="expected at least 1 trained policies, found 0"):
+        combine_policies(["always", "never"], "node_count", [3])
+    with pytest.raises(PolicyError, match="expected at least two policies, found 1"):
+        combine_policies(["always"], "node_count", [])
+
+
 def test_networks_that_cannot_be_combined(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="expected networks with hidden layers"):
         gated_network([_network(0, ()), _network(1, (4,))], "node_count", [5])

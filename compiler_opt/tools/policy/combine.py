@@ -4,8 +4,8 @@
         --feature=callee_basic_block_count --threshold=8 --output_path=$POLICY
 
 Below the first `--threshold` the first policy decides, from there to below the second one the second policy, and so on;
-a policy may be given several times. The policies must share their vocabulary and margin. If they observe the feature,
-the thresholds must be among its quantiles.
+a policy may be given several times, and `always` and `never` are policies, too. The trained ones must share their
+vocabulary and margin. If they observe the feature, the thresholds must be among its quantiles.
 """
 
 from pathlib import Path
@@ -13,11 +13,11 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt import pretrained
-from compiler_opt.export.combination import save_combination
+from compiler_opt.export.combination import CONSTANT, save_combination
 from compiler_opt.files import check_folder_writable
 from compiler_opt.tools import entry_point, shared_flags
 
-_POLICY_PATH = shared_flags.policies("policy_path", "A policy; give two or more.", required=True)
+_POLICY_PATH = shared_flags.policies("policy_path", "A policy, or always or never; give two or more.", required=True)
 _FEATURE = flags.DEFINE_string("feature", None, "The feature that chooses the policy.", required=True)
 _THRESHOLD = flags.DEFINE_multi_float(
     "threshold", None, "The value from which on the next policy decides; give one less than policies.", required=True
@@ -29,7 +29,7 @@ _OUTPUT_PATH = shared_flags.required_path("output_path", "Folder of the new poli
 def entry() -> None:
     output: Path = _OUTPUT_PATH.value
     check_folder_writable(output.parent)
-    policies = [pretrained.folder(path) for path in _POLICY_PATH.value]
+    policies = [path if path in CONSTANT else pretrained.folder(path) for path in _POLICY_PATH.value]
     weights = save_combination(policies, _FEATURE.value, _THRESHOLD.value, output)
     layers = "-".join(str(len(bias)) for bias in weights.biases)
     print(f"{output}: {weights.metadata['method']}, dense layers {layers}")

@@ -1,0 +1,8 @@
+struct A {
+  A() {}
+  ~A() {}
+};
+void use(const A &);
+void f() {
+  { A a; use(a); } // @
+}

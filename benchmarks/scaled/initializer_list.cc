@@ -1,0 +1,7 @@
+#include <string>
+#include <vector>
+std::vector<std::string> f() {
+  return {
+    "item @",
+  };
+}

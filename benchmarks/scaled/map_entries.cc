@@ -1,0 +1,4 @@
+#include <map>
+void f(std::map<int, int> &m) {
+  m[@] = @ * 2;
+}

@@ -1,0 +1,4 @@
+#include <vector>
+void f(std::vector<int> &v) {
+  v.push_back(@);
+}

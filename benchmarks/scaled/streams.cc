@@ -1,0 +1,4 @@
+#include <ostream>
+void f(std::ostream &o, int x) {
+  o << "value @: " << x + @ << std::endl;
+}

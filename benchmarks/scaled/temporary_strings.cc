@@ -1,0 +1,5 @@
+#include <string>
+void use(const std::string &);
+void f() {
+  use(std::string("text number @"));
+}
