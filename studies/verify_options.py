@@ -1,6 +1,6 @@
 """Compiles a corpus once under options of LLVM's passes with all of LLVM's verifiers on, and names what they refuse.
 
-    python -m studies.verify_options --data_path=$CORPUS/train --clang_path=clang-22 [--options=FILE] [--menu] [--noverify]
+    python -m studies.verify_options --data_path=$CORPUS/train --clang_path=clang-22 [--options=FILE] [--menu]
 
 LLVM's IR is checked after every pass (`-llvm-verify-each`), and its machine code after every pass of the code generator
 (`-verify-machineinstrs`). The verifiers change nothing: the objects must be those of compilations without them. The
@@ -8,7 +8,7 @@ options are those of each module's level in a file, by default the set that ship
 
 `--menu` adds the sets that single functions may have, which the plugin sets in all functions: each object must also be
 that of the same set on the command line. (What the command line does not have, the attribute `optsize` for the code
-generator, is checked by the verifiers alone.) `--noverify` leaves the verifiers out, which take most of the time.
+generator, is checked by the verifiers alone.) `--noverify` leaves out the verifiers, which take most of the time.
 Exit status: 1 if anything is refused, is not equal, or fails only with the options.
 """
 
