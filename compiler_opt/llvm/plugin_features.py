@@ -34,7 +34,8 @@ NAMES = (
     "is_result_used",
     "is_in_loop",
     "is_cold",
-    "all_calls_growth",
+    "callee_cost",
+    "further_calls_percent",
 )
 """The features, in the plugin's order: int64 scalars, which `docs/plugin_features.md` explains."""
 

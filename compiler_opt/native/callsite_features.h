@@ -48,7 +48,8 @@ enum class CallSiteFeature : size_t {
   IsResultUsed,
   IsInLoop,
   IsCold,
-  AllCallsGrowth,
+  CalleeCost,
+  FurtherCallsPercent,
   CallSiteFrequency, // from here on, further analyses are needed
   CallSiteHotness,
   CallerHotness,
@@ -77,7 +78,8 @@ inline constexpr const char *kCallSiteFeatureNames[] = {
     "is_result_used",
     "is_in_loop",
     "is_cold",
-    "all_calls_growth",
+    "callee_cost",
+    "further_calls_percent",
     "callsite_frequency",
     "callsite_hotness",
     "caller_hotness",
@@ -100,7 +102,7 @@ inline int64_t linkageOf(const llvm::Function &F) {
 
 // LLVM's costs of a call, in its units: an instruction is 5.
 struct CallCosts {
-  int64_t Inlined;  // by how much the caller grows, without the bonus for the last call of a local function
+  int64_t Growth;   // of the caller, if the call is inlined
   int64_t CallSite; // of the call itself, negative
 };
 
@@ -157,11 +159,19 @@ inline bool isCold(const llvm::CallBase &CB) {
 // What a function costs beside its instructions, such as its unwind entry and its alignment, in LLVM's units of cost.
 inline constexpr int64_t kFunctionCost = 25;
 
-// By how much the module grows, in LLVM's units of cost, if all calls of this callee cost as much as this one and are
-// inlined: then its body is dropped, if nothing else needs it.
-inline int64_t allCallsGrowth(const llvm::Function &Callee, const CalleeUses &Uses, const CallCosts &Costs) {
-  const bool IsDropped = Callee.isDiscardableIfUnused() && !Uses.Others;
-  return Uses.Calls * Costs.Inlined - (IsDropped ? Costs.Inlined - Costs.CallSite + kFunctionCost : 0);
+inline constexpr int64_t kMaxPercent = 10000;
+
+// What inlining the second and further calls of a local callee adds, if each costs as much as this one, in percent of
+// what inlining all of them saves: one call and the function. Over 100, the module grows. 0 for callees that are not
+// local, which may be needed elsewhere.
+inline int64_t furtherCallsPercent(const llvm::Function &Callee, const CalleeUses &Uses, const CallCosts &Costs) {
+  if (!Callee.hasLocalLinkage())
+    return 0;
+  if (Uses.Others) // The function remains.
+    return Costs.Growth > 0 ? kMaxPercent : 0;
+  const int64_t Saved = std::max<int64_t>(kFunctionCost - Costs.CallSite, 1);
+  const int64_t Percent = 100 * (Uses.Calls - 1) * Costs.Growth / Saved;
+  return std::clamp(Percent, -kMaxPercent, kMaxPercent);
 }
 
 // Sets `Features[0]` to `Features[CallSiteFrequency - 1]`: all that need no further analyses.
@@ -191,7 +201,8 @@ inline void setCallSiteFeatures(const llvm::CallBase &CB, const BodyCounts &Call
   Set(CallSiteFeature::IsResultUsed, !CB.use_empty());
   Set(CallSiteFeature::IsInLoop, isInLoop(CB.getParent()));
   Set(CallSiteFeature::IsCold, isCold(CB));
-  Set(CallSiteFeature::AllCallsGrowth, allCallsGrowth(Callee, Uses, Costs));
+  Set(CallSiteFeature::CalleeCost, Costs.Growth - Costs.CallSite);
+  Set(CallSiteFeature::FurtherCallsPercent, furtherCallsPercent(Callee, Uses, Costs));
 }
 
 // How often a block runs for each call of its function, in thousandths, as far as LLVM can tell.

@@ -111,13 +111,16 @@ def _expected(callee: str, changed: dict[str, int]) -> dict[str, int]:
     return usual | _BODIES[callee] | changed
 
 
-def _all_calls_growth(callee: str, values: dict[str, int]) -> int:
-    """LLVM's cost of each call, less the body and 25 for a function that is then dropped."""
+def _cost_features(values: dict[str, int]) -> dict[str, int]:
+    """Those that combine LLVM's costs."""
     last_call_bonus = 15_000
-    cost = values["cost_estimate"] + last_call_bonus * values["last_call_to_static_bonus"]
-    growth = values["callee_calls_in_module"] * cost
-    stays = callee == "_Z4weakIiEiT_" or values["callee_other_uses"]  # instantiated explicitly, or its address is taken
-    return growth - (0 if stays else cost - values["callsite_cost"] + 25)
+    growth = values["cost_estimate"] + last_call_bonus * values["last_call_to_static_bonus"]
+    further = 0.0
+    if values["callee_linkage"] == _LOCAL:
+        further = 100 * (values["callee_calls_in_module"] - 1) * growth / (25 - values["callsite_cost"])
+        if values["callee_other_uses"]:
+            further = 10_000 * (growth > 0)
+    return {"callee_cost": growth - values["callsite_cost"], "further_calls_percent": int(further)}
 
 
 def _never() -> NetworkWeights:
@@ -168,7 +171,7 @@ def test_values_are_those_of_the_source(toolchain: Toolchain, source: Path) -> N
         if caller == "loops":  # the same for all calls in it, but not counted here
             expected["caller_instructions"] = found["caller_instructions"]
             assert found["caller_instructions"] > 12
-        expected["all_calls_growth"] = _all_calls_growth(callee, found)
+        expected |= _cost_features(found)
         assert {name: found[name] for name in expected} == expected, f"{caller} calls {callee}"
     assert _decisions(toolchain, source) == decisions
 
