@@ -104,6 +104,7 @@ inline int64_t linkageOf(const llvm::Function &F) {
 struct CallCosts {
   int64_t Growth;   // of the caller, if the call is inlined
   int64_t CallSite; // of the call itself, negative
+  int64_t Promoted; // of loads and stores that Growth leaves out, since their variable should become a register
 };
 
 struct CalleeUses {
@@ -163,14 +164,16 @@ inline constexpr int64_t kMaxPercent = 10000;
 
 // What inlining the second and further calls of a local callee adds, if each costs as much as this one, in percent of
 // what inlining all of them saves: one call and the function. Over 100, the module grows. 0 for callees that are not
-// local, which may be needed elsewhere.
+// local, which may be needed elsewhere. Of the loads and stores that LLVM expects to become registers, half count: in
+// large callers there are not enough registers.
 inline int64_t furtherCallsPercent(const llvm::Function &Callee, const CalleeUses &Uses, const CallCosts &Costs) {
   if (!Callee.hasLocalLinkage())
     return 0;
+  const int64_t Growth = Costs.Growth + Costs.Promoted / 2;
   if (Uses.Others) // The function remains.
-    return Costs.Growth > 0 ? kMaxPercent : 0;
+    return Growth > 0 ? kMaxPercent : 0;
   const int64_t Saved = std::max<int64_t>(kFunctionCost - Costs.CallSite, 1);
-  const int64_t Percent = 100 * (Uses.Calls - 1) * Costs.Growth / Saved;
+  const int64_t Percent = 100 * (Uses.Calls - 1) * Growth / Saved;
   return std::clamp(Percent, -kMaxPercent, kMaxPercent);
 }
 

@@ -159,7 +159,7 @@ protected:
     const bool IsLast = Get(llvm::FeatureIndex::last_call_to_static_bonus) != 0;
     const auto &TTI = FAM.getResult<llvm::TargetIRAnalysis>(*CB.getCalledFunction());
     return {Get(llvm::FeatureIndex::cost_estimate) + (IsLast ? lastCallBonus(CB, TTI) : 0),
-            Get(llvm::FeatureIndex::callsite_cost)};
+            Get(llvm::FeatureIndex::callsite_cost), Get(llvm::FeatureIndex::sroa_savings)};
   }
 
   bool exceedsFrameLimit(llvm::CallBase &CB) { return compiler_opt::exceedsFrameLimit(CG, CB); }

@@ -117,9 +117,10 @@ def _cost_features(values: dict[str, int]) -> dict[str, int]:
     growth = values["cost_estimate"] + last_call_bonus * values["last_call_to_static_bonus"]
     further = 0.0
     if values["callee_linkage"] == _LOCAL:
-        further = 100 * (values["callee_calls_in_module"] - 1) * growth / (25 - values["callsite_cost"])
+        larger = growth + values["sroa_savings"] // 2
+        further = 100 * (values["callee_calls_in_module"] - 1) * larger / (25 - values["callsite_cost"])
         if values["callee_other_uses"]:
-            further = 10_000 * (growth > 0)
+            further = 10_000 * (larger > 0)
     return {"callee_cost": growth - values["callsite_cost"], "further_calls_percent": int(further)}
 
 
