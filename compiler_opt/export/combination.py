@@ -13,6 +13,9 @@ from compiler_opt.policies.weights import NetworkWeights
 COMBINED_OF = "combined_of"
 """The key, in a policy's metadata, of the checksums of the policies that it is made of."""
 
+RULES = "rules"
+"""The key of the rules that come before one policy's network, the first ones first."""
+
 CONSTANT = {"never": 0, "always": 1}
 """Policies that always take the same one of two actions."""
 
@@ -49,12 +52,28 @@ def combine_policies(policy_dirs: Sequence[Path | str], feature: str, thresholds
     except PolicyError as error:
         raise PolicyError(f"{', '.join(map(str, policy_dirs))}: {error}") from None
     check_width(combined, len(policies))
-    shown = ", ".join(f"{threshold:g}" for threshold in thresholds)
-    metadata = shared_metadata(trained, problem, f"{len(policies)} policies, by {feature} at {shown}")
-    metadata[COMBINED_OF] = [weights.checksum() for weights in trained]
+    if len(trained) == 1:
+        # The policy with rules: what is known of its training still holds.
+        earlier = trained[0].metadata.get(RULES) or []
+        metadata = {**trained[0].metadata, RULES: [*_rules(policy_dirs, feature, thresholds), *earlier]}
+    else:
+        shown = ", ".join(f"{threshold:g}" for threshold in thresholds)
+        metadata = shared_metadata(trained, problem, f"{len(policies)} policies, by {feature} at {shown}")
+        metadata[COMBINED_OF] = [weights.checksum() for weights in trained]
     combined = dataclasses.replace(combined, metadata=metadata)
     problem.decision.policy(combined, origin="combined policies")
     return combined
+
+
+def _rules(policy_dirs: Sequence[Path | str], feature: str, thresholds: Sequence[float]) -> list[str]:
+    """What the constant policies decide, in words."""
+    bounds = [None, *(f"{threshold:g}" for threshold in thresholds), None]
+    rules = []
+    for each, low, high in zip(policy_dirs, bounds, bounds[1:], strict=False):
+        if each in CONSTANT:
+            named = f"{feature} < {high}" if low is None else f"{feature} >= {low}"
+            rules.append(f"{each} if {named if low is None or high is None else f'{low} <= {feature} < {high}'}")
+    return rules
 
 
 def save_combination(

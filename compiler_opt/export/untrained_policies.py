@@ -21,7 +21,8 @@ def load_several(policy_dirs: Sequence[Path], at_least: int = 2) -> tuple[list[N
       PolicyError: a policy is missing or damaged, they are fewer, or for different problems.
     """
     if len(policy_dirs) < at_least:
-        raise PolicyError(f"--policy_path: expected at least {at_least} trained policies, found {len(policy_dirs)}")
+        expected = "one trained policy" if at_least == 1 else "two policies"
+        raise PolicyError(f"--policy_path: expected at least {expected}, found {len(policy_dirs)}")
     policies = [NetworkWeights.load(directory) for directory in policy_dirs]
     named = {
         problem.name: problem

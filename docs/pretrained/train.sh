@@ -77,5 +77,18 @@ for seed in "${seeds[@]}"; do
 done
 
 # 4. The best of them on the validation projects, with its margin.
+if [[ $name == *-portable ]]; then
+  $python -m compiler_opt policy release --name="$name" --data_path="$corpora/validation" \
+    --training_dirs="$trained" "${compiler[@]}"
+  exit
+fi
 $python -m compiler_opt policy release --name="$name" --data_path="$corpora/validation" \
-  --training_dirs="$trained" "${compiler[@]}"
+  --training_dirs="$trained" --output_dir="$runs/$name/released" "${compiler[@]}"
+
+# 5. Two rules come before its network, where it has no business.
+$python -m compiler_opt policy combine --policy_path="$runs/$name/released/$name" --policy_path=never \
+  --feature=further_calls_percent --threshold=51 --output_path="$runs/$name/with-one-rule"
+$python -m compiler_opt policy combine --policy_path=always --policy_path="$runs/$name/with-one-rule" \
+  --feature=callee_cost --threshold=10 --output_path="$runs/$name/with-rules"
+$python -m compiler_opt policy release --name="$name" --data_path="$corpora/validation" \
+  --policy_path="$runs/$name/with-rules" --margins=0 "${compiler[@]}"

@@ -12,7 +12,7 @@ import pytest
 
 from compiler_opt import problem as problems
 from compiler_opt.errors import PolicyError
-from compiler_opt.export.combination import COMBINED_OF, combine_policies, save_combination
+from compiler_opt.export.combination import COMBINED_OF, RULES, combine_policies, save_combination
 from compiler_opt.policies.joined import gated_network
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.binary import BinaryPolicy
@@ -161,7 +161,10 @@ def test_rules_and_a_policy(tmp_path: Path) -> None:
     trained = dataclasses.replace(_network(0, (8,)), margin=0.5)
     weights = combine_policies(["always", _save(tmp_path / "a", trained), "never"], "node_count", [3, 5])
     assert weights.margin == trained.margin
-    assert weights.metadata[COMBINED_OF] == [trained.checksum()]
+    rules = ["always if node_count < 3", "never if node_count >= 5"]
+    assert weights.metadata == {**trained.metadata, RULES: rules}
+    more = combine_policies([_save(tmp_path / "b", weights), "never", "always"], "edge_count", [1, 2])
+    assert more.metadata[RULES] == ["never if 1 <= edge_count < 2", "always if edge_count >= 2", *rules]
     rng = np.random.default_rng(0)
     columns = {name: rng.integers(0, 9, 500) for name in weights.features}
     (off, on), (trained_off, trained_on) = (BinaryPolicy(each).logits(columns).T for each in (weights, trained))
@@ -170,7 +173,7 @@ def test_rules_and_a_policy(tmp_path: Path) -> None:
     assert np.all(on[high] - off[high] < -20)
     between = ~low & ~high
     np.testing.assert_allclose((on - off)[between], (trained_on - trained_off)[between], atol=1e-5)
-    with pytest.raises(PolicyError, match="expected at least 1 trained policies, found 0"):
+    with pytest.raises(PolicyError, match="expected at least one trained policy, found 0"):
         combine_policies(["always", "never"], "node_count", [3])
     with pytest.raises(PolicyError, match="expected at least two policies, found 1"):
         combine_policies(["always"], "node_count", [])

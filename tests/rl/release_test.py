@@ -156,11 +156,18 @@ def test_trainings_that_have_no_mean(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "flags", [(), ("--training_dirs=a",), ("--training_dirs=a", "--data_path=b", "--evaluation=c"), ("--data_path=b",)]
+    "flags",
+    [
+        (),
+        ("--training_dirs=a",),
+        ("--policy_path=a",),
+        ("--training_dirs=a", "--data_path=b", "--evaluation=c"),
+        ("--data_path=b",),
+    ],
 )
 def test_neither_trainings_nor_an_evaluation(flags: tuple[str, ...], tmp_path: Path) -> None:
     result = programs.run("compiler_opt.tools.policy.release", "--name=x", f"--output_dir={tmp_path}", *flags)
     assert result.returncode == 2
     assert result.stderr == (
-        "error: expected --training_dirs and --data_path (to release a policy), or --evaluation alone\n"
+        "error: expected --training_dirs or --policy_path, with --data_path (to release a policy), or --evaluation alone\n"
     )

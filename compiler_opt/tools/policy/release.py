@@ -7,7 +7,8 @@ The policies of the trainings and, if they are several, the mean of their networ
 which no result may ever be reported. The one with the best mean over projects of the change of linked text, or the mean
 of their networks if it gains 95% as much, goes to `compiler_opt/pretrained/NAME`, with the margin that the same corpus
 chooses (see `policy margin`), with a model card and checksums; the thinned histories of the trainings go to
-`docs/pretrained/NAME`. An evaluation of the released policy on other projects then completes its card:
+`docs/pretrained/NAME`. A policy that was made of released ones, as by `policy combine`, is released with --policy_path
+in place of --training_dirs, and --margins=0 to keep its margin. An evaluation of the released policy on other projects then completes its card:
 
     compiler_opt evaluate --data_path=$HELD_OUT --policy_path=pretrained:NAME --output_path=$RESULTS
     compiler_opt policy release --name=NAME --evaluation=$RESULTS
@@ -21,6 +22,7 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.evaluate import EvaluationSettings
 from compiler_opt.evaluation.margins import MARGINS
 from compiler_opt.files import check_folder_writable
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.release import add_results, choose, gather, release, with_best_margin, write_logs
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
@@ -30,6 +32,7 @@ _ROOT = Path(__file__).parents[3]
 
 _NAME = flags.DEFINE_string("name", None, "The policy's name: letters, digits and . + -", required=True)
 _TRAINING_DIRS = flags.DEFINE_list("training_dirs", [], "Comma-separated folders of trainings, one for each seed.")
+_POLICY_PATH = shared_flags.path("policy_path", "Folder of a policy to release as it is, without trainings.")
 _CORPUS = shared_flags.CorpusFlags(module_filter=False, required=False)
 _EVALUATION = shared_flags.path(
     "evaluation", "Folder of results that evaluate wrote for the released policy, for its model card."
@@ -48,14 +51,17 @@ _NUM_WORKERS = shared_flags.num_workers()
 
 @entry_point.command
 def entry() -> None:
-    output_dir, history_dir, training_dirs = Path(_OUTPUT_DIR.value), Path(_HISTORY_DIR.value), _training_dirs()
+    _check_flags()
+    output_dir, history_dir = Path(_OUTPUT_DIR.value), Path(_HISTORY_DIR.value)
+    training_dirs = [Path(directory) for directory in _TRAINING_DIRS.value]
     check_folder_writable(output_dir)
     if _EVALUATION.value is not None:
         folder = add_results(output_dir, _NAME.value, _EVALUATION.value)
         print(f"{folder}: has the results of {_EVALUATION.value}")
         return
     check_folder_writable(history_dir)
-    candidates = gather(training_dirs)
+    policy: Path | None = _POLICY_PATH.value
+    candidates = gather(training_dirs) if policy is None else {policy.resolve().name: NetworkWeights.load(policy)}
     problem = _COMPILE_TASK.load()
     corpus, toolchain = _CORPUS.read(_CLANG_PATH.value)
     settings = EvaluationSettings(num_workers=_NUM_WORKERS.value)
@@ -91,12 +97,15 @@ def entry() -> None:
     echo(f"policy: {folder} ({size_bytes} bytes), checksum {choice.weights.checksum()[:16]}")
 
 
-def _training_dirs() -> list[Path]:
-    """The folders of the trainings; raises ConfigError unless these and a corpus are given, or else an evaluation."""
-    given = bool(_TRAINING_DIRS.value), _CORPUS.data_path.value is not None, _EVALUATION.value is not None
-    if given not in ((True, True, False), (False, False, True)):
-        raise ConfigError("expected --training_dirs and --data_path (to release a policy), or --evaluation alone")
-    return [Path(directory) for directory in _TRAINING_DIRS.value]
+def _check_flags() -> None:
+    """Raises ConfigError unless trainings or a policy are given, with a corpus, or else an evaluation."""
+    given = [
+        bool(flag) for flag in (_TRAINING_DIRS.value, _POLICY_PATH.value, _EVALUATION.value, _CORPUS.data_path.value)
+    ]
+    if given not in ([True, False, False, True], [False, True, False, True], [False, False, True, False]):
+        raise ConfigError(
+            "expected --training_dirs or --policy_path, with --data_path (to release a policy), or --evaluation alone"
+        )
 
 
 if __name__ == "__main__":
