@@ -30,6 +30,8 @@ vocabulary() {
     --data_path="$corpora/train" --output_path="$folder/trace.tfrecord" --seed=1 "${compiler[@]}" "${@:2}"
   $python compiler_opt/tools/generate_vocab.py --input="$folder/trace.tfrecord" --output_dir="$folder/vocabulary" \
     --seed=1 --gin_files=$gin/common.gin
+  # What the rules of step 5 decide by is no input of the network.
+  rm -f "$folder"/vocabulary/{callee_cost,further_calls_percent}.buckets
 }
 
 # train FOLDER SEED VOCABULARY GIN_FILE [flags]
