@@ -20,7 +20,7 @@ from absl import flags
 from compiler_opt import pretrained
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.deploy.policies import PolicyRequest
-from compiler_opt.errors import CompileError
+from compiler_opt.errors import CompileError, ConfigError
 from compiler_opt.files import write_text
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.object_file import TextParts, read_parts
@@ -38,6 +38,7 @@ _POLICY_PATH = shared_flags.policy(
 )
 _OPTIONS = OptionsFlag("Options of LLVM's passes that are deployed, too: {forms}.", default="none", has_trials=True)
 _COUNTS = flags.DEFINE_multi_integer("count", [1, 3, 10, 30, 100, 300], "How often each thing is repeated.", 1, 1000)
+_PROGRAM = flags.DEFINE_multi_string("program", None, "Only this program; may be repeated. By default all.")
 _LEVEL = flags.DEFINE_string("level", "Oz", "Optimisation level.")
 _MAX_GROWTH = flags.DEFINE_float("max_growth", 1.0, "Allowed growth of a program's text, in percent.", 0.0)
 _OUTPUT_PATH = shared_flags.path("output_path", "CSV file for the sizes of all programs, in bytes; by default none.")
@@ -79,6 +80,7 @@ def scaled(source: str, count: int) -> str:
 
 @entry_point.command
 def entry() -> int:
+    sources = _sources()
     toolchain = probe(_CLANG_PATH.value)
     name = _POLICY_PATH.value
     folder = pretrained.folder(name) if name and name != shared_flags.NONE else None
@@ -92,13 +94,22 @@ def entry() -> int:
             option_trials=_OPTIONS.trials,
             pass_plugin=_OPTIONS.pass_plugin,
         )
-        jobs = [(source, count) for count in _COUNTS.value for source in sorted(_SOURCES.iterdir())]
+        jobs = [(source, count) for count in _COUNTS.value for source in sources]
         with concurrent.futures.ThreadPoolExecutor(entry_point.num_workers(_NUM_WORKERS.value)) as pool:
             measured = pool.map(lambda job: _measure(job[0], job[1], toolchain, deployment, scratch), jobs)
             programs = list(progress_bar(measured, total=len(jobs), unit="program"))
     if _OUTPUT_PATH.value:
         write_text(_OUTPUT_PATH.value, csv_text(map(_row, programs)))
     return _report(programs)
+
+
+def _sources() -> list[Path]:
+    """Raises ConfigError if there is no program of a name."""
+    by_name = {path.stem: path for path in sorted(_SOURCES.iterdir())}
+    names = _PROGRAM.value or list(by_name)
+    if unknown := [name for name in names if name not in by_name]:
+        raise ConfigError(f"--program={unknown[0]}: expected one of {', '.join(by_name)}")
+    return [by_name[name] for name in names]
 
 
 def _report(programs: Sequence[ScaledProgram]) -> int:

@@ -1,9 +1,10 @@
 """Several policies in one, chosen by the value of a feature, such as a function's linkage."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from compiler_opt.checked_values import Json
 from compiler_opt.errors import PolicyError
 from compiler_opt.export.untrained_policies import check_width, load_several, save_in_all_forms, shared_metadata
 from compiler_opt.llvm import plugin_features
@@ -52,10 +53,10 @@ def combine_policies(policy_dirs: Sequence[Path | str], feature: str, thresholds
     except PolicyError as error:
         raise PolicyError(f"{', '.join(map(str, policy_dirs))}: {error}") from None
     check_width(combined, len(policies))
-    if len(trained) == 1:
-        # The policy with rules: what is known of its training still holds.
-        earlier = trained[0].metadata.get(RULES) or []
-        metadata = {**trained[0].metadata, RULES: [*_rules(policy_dirs, feature, thresholds), *earlier]}
+    facts = [{key: value for key, value in weights.metadata.items() if key != RULES} for weights in trained]
+    if all(each == facts[0] for each in facts):
+        # One training's policy, with rules: what is known of the training still holds.
+        metadata = {**facts[0], RULES: _rules([each.metadata for each in policies], policy_dirs, feature, thresholds)}
     else:
         shown = ", ".join(f"{threshold:g}" for threshold in thresholds)
         metadata = shared_metadata(trained, problem, f"{len(policies)} policies, by {feature} at {shown}")
@@ -65,15 +66,22 @@ def combine_policies(policy_dirs: Sequence[Path | str], feature: str, thresholds
     return combined
 
 
-def _rules(policy_dirs: Sequence[Path | str], feature: str, thresholds: Sequence[float]) -> list[str]:
-    """What the constant policies decide, in words."""
+def _rules(
+    facts: Sequence[Mapping[str, Json]], policy_dirs: Sequence[Path | str], feature: str, thresholds: Sequence[float]
+) -> list[Json]:
+    """What comes before one training's network: constant policies, then the rules that its policies have."""
     bounds = [None, *(f"{threshold:g}" for threshold in thresholds), None]
-    rules = []
-    for each, low, high in zip(policy_dirs, bounds, bounds[1:], strict=False):
+    rules: list[Json] = []
+    earlier: list[Json] = []
+    several = len([each for each in policy_dirs if each not in CONSTANT]) > 1
+    for metadata, each, low, high in zip(facts, policy_dirs, bounds, bounds[1:], strict=False):
+        above = f"{low} <= {feature} < {high}" if high is not None else f"{feature} >= {low}"
+        where = f"{feature} < {high}" if low is None else above
         if each in CONSTANT:
-            named = f"{feature} < {high}" if low is None else f"{feature} >= {low}"
-            rules.append(f"{each} if {named if low is None or high is None else f'{low} <= {feature} < {high}'}")
-    return rules
+            rules.append(f"{each} if {where}")
+        else:
+            earlier += [f"{rule}, where {where}" if several else rule for rule in metadata.get(RULES) or ()]
+    return [*rules, *earlier]
 
 
 def save_combination(

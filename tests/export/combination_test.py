@@ -165,6 +165,8 @@ def test_rules_and_a_policy(tmp_path: Path) -> None:
     assert weights.metadata == {**trained.metadata, RULES: rules}
     more = combine_policies([_save(tmp_path / "b", weights), "never", "always"], "edge_count", [1, 2])
     assert more.metadata[RULES] == ["never if 1 <= edge_count < 2", "always if edge_count >= 2", *rules]
+    inner = combine_policies([tmp_path / "b", tmp_path / "a"], "edge_count", [4])
+    assert inner.metadata == {**trained.metadata, RULES: [f"{rule}, where edge_count < 4" for rule in rules]}
     rng = np.random.default_rng(0)
     columns = {name: rng.integers(0, 9, 500) for name in weights.features}
     (off, on), (trained_off, trained_on) = (BinaryPolicy(each).logits(columns).T for each in (weights, trained))

@@ -169,5 +169,6 @@ def test_neither_trainings_nor_an_evaluation(flags: tuple[str, ...], tmp_path: P
     result = programs.run("compiler_opt.tools.policy.release", "--name=x", f"--output_dir={tmp_path}", *flags)
     assert result.returncode == 2
     assert result.stderr == (
-        "error: expected --training_dirs or --policy_path, with --data_path (to release a policy), or --evaluation alone\n"
+        "error: expected --training_dirs or --policy_path, with --data_path (to release a policy), or --evaluation "
+        "alone\n"
     )

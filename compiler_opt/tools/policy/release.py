@@ -8,7 +8,9 @@ which no result may ever be reported. The one with the best mean over projects o
 of their networks if it gains 95% as much, goes to `compiler_opt/pretrained/NAME`, with the margin that the same corpus
 chooses (see `policy margin`), with a model card and checksums; the thinned histories of the trainings go to
 `docs/pretrained/NAME`. A policy that was made of released ones, as by `policy combine`, is released with --policy_path
-in place of --training_dirs, and --margins=0 to keep its margin. An evaluation of the released policy on other projects then completes its card:
+in place of --training_dirs, and --margins=0 to keep its margin.
+
+An evaluation of the released policy on other projects then completes its card:
 
     compiler_opt evaluate --data_path=$HELD_OUT --policy_path=pretrained:NAME --output_path=$RESULTS
     compiler_opt policy release --name=NAME --evaluation=$RESULTS
