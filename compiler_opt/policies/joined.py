@@ -123,9 +123,23 @@ def _check_alike(networks: Sequence[NetworkWeights], what: str) -> None:
     if any(network.is_recurrent for network in networks):
         raise PolicyError(f"{what}: expected networks without a recurrent layer (network.lstm_units = 0), found one")
     for other in networks[1:]:
+        theirs = dict(zip(other.features, other.quantiles, strict=True))
+        unshared = [
+            name for name in (*first.features, *other.features) if name not in first.features or name not in theirs
+        ]
+        unequal = [
+            name
+            for name, quantiles in zip(first.features, first.quantiles, strict=True)
+            if not np.array_equal(quantiles, theirs.get(name, quantiles))
+        ]
+        for differing, names in (("features", unshared), ("vocabularies", unequal)):
+            if names:
+                raise PolicyError(
+                    f"{what}: their {differing} differ ({len(names)}, such as {names[0]!r}); expected policies with "
+                    "the same features and vocabulary: train one again with the other's features and --vocab_path"
+                )
         for differing, is_same in (
-            ("features", other.features == first.features),
-            ("vocabularies", all(map(np.array_equal, other.quantiles, first.quantiles))),
+            ("orders of features", other.features == first.features),
             ("numbers of outputs", len(other.biases[-1]) == len(first.biases[-1])),
         ):
             if not is_same:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compiler_opt import pretrained
 from compiler_opt import problem as problems
 from compiler_opt.errors import PolicyError
 from compiler_opt.export.combination import COMBINED_OF, RULES, combine_policies, save_combination
@@ -179,6 +180,15 @@ def test_rules_and_a_policy(tmp_path: Path) -> None:
         combine_policies(["always", "never"], "node_count", [3])
     with pytest.raises(PolicyError, match="expected at least two policies, found 1"):
         combine_policies(["always"], "node_count", [])
+
+
+def test_the_policies_that_ship_cannot_be_combined_with_each_other() -> None:
+    shipped = [pretrained.folder(f"pretrained:inlining-Oz-{name}") for name in ("plugin", "portable")]
+    for folders in (shipped, shipped[::-1]):
+        with pytest.raises(
+            PolicyError, match=r"their features differ \(\d+, such as '\w+'\); expected .* --vocab_path$"
+        ):
+            combine_policies(folders, "callee_basic_block_count", [8])
 
 
 def test_networks_that_cannot_be_combined(tmp_path: Path) -> None:
