@@ -191,7 +191,8 @@ def _serve(
     settings: RolloutSettings,
 ) -> None:
     """Runs in the process: does tasks until the host closes the connection or dies."""
-    asking, default = _AskingPolicy(connection), DefaultPolicy(compile_task)
+    asking = _AskingPolicy(connection)
+    default = compile_task.decision.default_policy or DefaultPolicy(compile_task)
     asked = dataclasses.replace(settings, backend="channel")
     with scratch_directory() as scratch, contextlib.suppress(EOFError):
         while True:

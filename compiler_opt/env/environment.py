@@ -1,6 +1,6 @@
-"""The Gymnasium environment of binary decisions, such as inlining.
+"""The Gymnasium environment of a compiler's decisions.
 
-Legend: F features, T decisions of an episode.
+Legend: F features or inputs, C candidates of a decision, T decisions of an episode.
 """
 
 import dataclasses
@@ -18,6 +18,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.sampling import check_sampling, make_sampler
+from compiler_opt.env.agents_view import agents_view
 from compiler_opt.env.compilation_process import CompilationProcess, Question
 from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.files import shown
@@ -25,10 +26,9 @@ from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.policies.vocabulary import listed_features, load_vocabulary
 from compiler_opt.policies.weights import TRANSFORMS
 from compiler_opt.problem import AnyProblem, reward
-from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder, expand
+from compiler_opt.tensor_spec import TensorSpec
 
-_INT64 = np.iinfo(np.int64)
 _MAX_SEED = 1 << 31
 
 
@@ -55,17 +55,21 @@ class EnvSettings:
             raise ConfigError(f"timeout_s: expected a positive number, found {self.timeout_s!r}")
 
 
-class CompilerEnv(gymnasium.Env[Any, int]):
+class CompilerEnv(gymnasium.Env[Any, Any]):
     """An episode is the compilation of a module, a step one of its decisions.
 
     The reward is 0 until the last step, whose reward is the share of the default's score that was saved, `1 - score /
     baseline`: the compiler has a size only when it is done. If a module cannot be compiled under the agent's decisions,
     its episode ends truncated, with reward 0 and the reason as `failure` in `info`.
 
-    Observations are a dictionary of the compiler's features, int64 scalars; or, with a vocabulary, one array `[3 F]`
-    float32 of what our networks observe: the quantile rank of each feature, its root and its square.
+    Actions are 0 or 1 (inlining), the position of one of C candidates (eviction), or a number (allocation priority).
 
-    `info` has the `module`; at the end also `score`, `baseline` and `num_decisions`.
+    Observations are a dictionary of the compiler's features, of its types; or, with a vocabulary, one array float32 of
+    what our networks observe: the quantile rank of each feature, its root and its square. It is `[3 F]`, or `[C, 3 F]`
+    if there are candidates.
+
+    `info` has the `module`, and the `action_mask` `[C]` of legal candidates; at the end also `score`, `baseline` and
+    `num_decisions`.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012  gymnasium's declaration
@@ -86,47 +90,42 @@ class CompilerEnv(gymnasium.Env[Any, int]):
           modules: to compile; those that the baseline lacks are left out.
           baseline: the default's scores.
           toolchain: the compiler.
-          problem: of binary actions.
-          vocabulary: quantiles of F features, for flat observations.
+          problem: whose decisions are taken.
+          vocabulary: quantiles of F features, or inputs of each candidate, for observations in one array.
           settings: see `EnvSettings`.
 
         Raises:
-          ConfigError: the problem has other actions.
+          ConfigError: the compiler does not send a feature of the vocabulary, or the actions are of another kind.
           CorpusError: the baseline has none of the modules.
-          PolicyError: the compiler does not send a feature of the vocabulary.
           ToolchainError: the problem's decisions cannot be made over the compiler's channel.
         """
-        if not isinstance(problem.decision.action_space, Binary):
-            raise ConfigError(
-                f"environment: expected a problem of binary actions, such as inlining; found {problem.name}"
-            )
         self._modules = tuple(module for module in modules if module.name in baseline.scores)
         if not self._modules:
             raise CorpusError("environment: none of the modules has a baseline; expected modules that compile")
         self._baseline, self._problem, self._settings = baseline, problem, settings
-        sent = [spec.name for spec in toolchain.require(problem.decision.advisor.problem).features]
-        self._features = tuple(problem.decision.available_features(sent))
+        sent = toolchain.require(problem.decision.advisor.problem).features
+        self._view = agents_view(problem.decision.action_space, sent)
+        available = problem.decision.available_features([spec.name for spec in sent])
+        self._names: tuple[str, ...] = ()  # of the vocabulary
         self._encoder: QuantileEncoder | None = None
-        if vocabulary is not None:
-            missing = [name for name in vocabulary if name not in self._features]
-            if missing:
-                raise ConfigError(f"environment: this compiler does not send {', '.join(missing)} of the vocabulary")
-            self._features = tuple(vocabulary)
-            self._encoder = QuantileEncoder(list(vocabulary.values()))
         self.observation_space: gymnasium.Space[Any]
-        if self._encoder is None:
-            scalar = gymnasium.spaces.Box(_INT64.min, _INT64.max, (), np.int64)
-            self.observation_space = gymnasium.spaces.Dict(dict.fromkeys(self._features, scalar))
+        if vocabulary is None:
+            self._spaces = {spec.name: _feature_space(spec) for spec in self._view.features(available, sent)}
+            self.observation_space = gymnasium.spaces.Dict(self._spaces)
         else:
-            self.observation_space = gymnasium.spaces.Box(0, 1, (len(TRANSFORMS) * len(self._features),), np.float32)
-        self.action_space = gymnasium.spaces.Discrete(2)
+            if missing := [name for name in vocabulary if name not in available]:
+                raise ConfigError(f"environment: this compiler does not send {', '.join(missing)} of the vocabulary")
+            self._names, self._encoder = tuple(vocabulary), QuantileEncoder(list(vocabulary.values()))
+            *rows, columns = self._view.network_shape(len(vocabulary))
+            self.observation_space = gymnasium.spaces.Box(0, 1, (*rows, len(TRANSFORMS) * columns), np.float32)
+        self.action_space = self._view.action_space
         rollouts = RolloutSettings(timeout_s=settings.timeout_s, record_call_sites=settings.decision_rewards)
         self._process = CompilationProcess(toolchain, problem, rollouts)
         self._sampler = make_sampler(settings.sampling, self._modules, 0)
         self._position = 0
         self._defaults: dict[str, Rollout[Any]] = {}
         self._module: Module | None = None
-        self._observation: Any = None
+        self._features: Mapping[str, np.ndarray] = {}  # of the decision that waits
         self._num_decisions = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -146,12 +145,12 @@ class CompilerEnv(gymnasium.Env[Any, int]):
             event = self._process.next_event()
             if isinstance(event, Question):
                 self._module, self._num_decisions = module, 0
-                self._observation = self._observed(event)
-                return self._observation, {"module": module.name}
+                self._features = event.header.decode(event.observation)
+                return self._observed(), {"module": module.name, **self._view.info(self._features)}
             failures.append(event.failure or f"{module.name}: has no decision")
         raise CorpusError(f"environment: none of {len(failures)} modules has a decision; the first: {failures[0]}")
 
-    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Takes a decision; see the class for rewards and `info`.
 
         Raises:
@@ -161,29 +160,29 @@ class CompilerEnv(gymnasium.Env[Any, int]):
         module = self._module
         if module is None:
             raise ConfigError("environment: the episode is over, or none has begun; call reset")
-        if not self.action_space.contains(action):
-            raise ConfigError(f"environment: expected the action 0 or 1, found {action!r}")
+        if not self._view.is_allowed(action, self._features):
+            raise ConfigError(f"environment: expected {self._view.expected}, found {action!r}")
         self._num_decisions += 1
         info: dict[str, Any] = {"module": module.name}
         try:
-            self._process.answer(int(action))
+            self._process.answer(self._view.advice(action))
             event = self._process.next_event()
         except BaseException:
             self._module = None
             raise
         if isinstance(event, Question):
-            self._observation = self._observed(event)
-            return self._observation, 0.0, False, False, info
+            self._features = event.header.decode(event.observation)
+            return self._observed(), 0.0, False, False, {**info, **self._view.info(self._features)}
         self._module = None
         info["num_decisions"] = self._num_decisions
         if event.measurement is None:
-            return self._observation, 0.0, False, True, {**info, "failure": str(event.failure)}
+            return self._observed(), 0.0, False, True, {**info, "failure": str(event.failure)}
         baseline = self._baseline.scores[module.name]
         score = self._problem.score(event.measurement, self._baseline.contexts[module.project])
         info |= {"score": score, "baseline": baseline}
         if self._settings.decision_rewards:
             info["decision_rewards"] = self._decision_rewards(module, event, baseline)
-        return self._observation, reward(score, baseline), True, False, info
+        return self._observed(), reward(score, baseline), True, False, info
 
     def close(self) -> None:
         """Ends the compiling process."""
@@ -203,12 +202,11 @@ class CompilerEnv(gymnasium.Env[Any, int]):
             raise ConfigError(f"environment: expected a module of the corpus that compiles, found {shown(name)}")
         yield found
 
-    def _observed(self, question: Question) -> Any:
-        decoded = question.header.decode(question.observation)
-        values = {name: decoded[name].reshape(())[()] for name in self._features}
+    def _observed(self) -> Any:
         if self._encoder is None:
-            return {name: np.array(value, np.int64) for name, value in values.items()}
-        return expand(self._encoder.ranks(np.array([list(values.values())])))[0].astype(np.float32)
+            return {name: _finite(self._features[name].reshape(space.shape)) for name, space in self._spaces.items()}
+        values = self._view.network_values(self._features, self._names)
+        return expand(self._encoder.ranks(values)).astype(np.float32)
 
     def _decision_rewards(self, module: Module, result: Rollout[Any], baseline: float) -> np.ndarray:
         """`[T]` float64, what each decision has saved, compared with the default's compilation, over the baseline."""
@@ -226,8 +224,19 @@ class CompilerEnv(gymnasium.Env[Any, int]):
         return nothing if credit is None else len(pair) * credit[0] / baseline
 
 
+def _feature_space(spec: TensorSpec) -> gymnasium.spaces.Box:
+    limits: Any = np.iinfo(spec.dtype) if spec.dtype.kind in "iu" else np.finfo(spec.dtype)
+    # The compiler's shapes begin with 1, or are `(1,)` for scalars.
+    return gymnasium.spaces.Box(limits.min, limits.max, spec.shape[1:], spec.dtype)
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    """Numbers instead of NaN (0) and infinity (the largest), as our networks observe; a copy."""
+    return np.array(values) if values.dtype.kind in "iu" else np.array(np.nan_to_num(values))
+
+
 def compiler_env(
-    data_path: Path | str,
+    corpus: Path | str,
     *,
     clang_path: str | None = None,
     compile_task: str = "inlining",
@@ -238,7 +247,7 @@ def compiler_env(
     """The environment of a corpus, whose modules are first compiled by the default, for the baseline.
 
     Args:
-      data_path: the corpus, as in commands.
+      corpus: its folder, as `--data_path` of commands.
       clang_path: the compiler; by default the newest one installed.
       compile_task: the problem's name.
       vocab_path: folder of a vocabulary, for flat observations of all the features that it and the compiler have.
@@ -248,7 +257,7 @@ def compiler_env(
     Raises:
       CompilerOptError: corpus, compiler, problem or vocabulary cannot be used; the message says why.
     """
-    problem, toolchain, corpus = problems.load(compile_task), probe(clang_path), Corpus.load(data_path)
+    problem, toolchain, modules = problems.load(compile_task), probe(clang_path), Corpus.load(corpus).modules
     vocabulary = None
     if vocab_path is not None:
         sent = [spec.name for spec in toolchain.require(problem.decision.advisor.problem).features]
@@ -256,5 +265,5 @@ def compiler_env(
         known = [name for name in problem.decision.available_features(sent) if name in listed]
         vocabulary = load_vocabulary(Path(vocab_path), known)
     with WorkerPool(toolchain, problem, num_workers) as pool:
-        baseline = measure_baseline(corpus.modules, pool, problem)
-    return CompilerEnv(corpus.modules, baseline, toolchain, problem, vocabulary=vocabulary, settings=settings)
+        baseline = measure_baseline(modules, pool, problem)
+    return CompilerEnv(modules, baseline, toolchain, problem, vocabulary=vocabulary, settings=settings)

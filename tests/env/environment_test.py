@@ -14,11 +14,13 @@ from compiler_opt.corpus.description import Corpus
 from compiler_opt.env import CompilerEnv, EnvSettings, compiler_env
 from compiler_opt.errors import ConfigError, CorpusError
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.policy import ConstantPolicy
+from compiler_opt.policies.policy import ConstantPolicy, Policy
 from compiler_opt.policies.vocabulary import save_vocabulary
 from compiler_opt.problem import reward
+from compiler_opt.spaces.continuous import Continuous
+from compiler_opt.spaces.masked_categorical import FirstCandidate, MaskedCategorical
 from compiler_opt.spaces.quantile_encoder import QuantileEncoder, expand
-from tests.small_corpus import make_small_corpus
+from tests.small_corpus import make_busy_corpus, make_small_corpus
 
 _ONE_COMPILER = pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 _PROBLEM = problems.load("inlining")
@@ -150,8 +152,6 @@ def test_several_at_once(dictionary: CompilerEnv, corpus: Corpus, toolchain: Too
 @_ONE_COMPILER
 def test_mistakes_are_named(dictionary: CompilerEnv, corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     baseline = dictionary._baseline
-    with pytest.raises(ConfigError, match="expected a problem of binary actions, such as inlining; found regalloc_pri"):
-        CompilerEnv(corpus.modules, baseline, toolchain, problems.load("regalloc_priority"))
     with pytest.raises(ConfigError, match="does not send number_of_moons of the vocabulary"):
         CompilerEnv(corpus.modules, baseline, toolchain, _PROBLEM, vocabulary={"number_of_moons": np.zeros(1)})
     with pytest.raises(ConfigError, match="expected uniform, project or size for environments, found 'decisions'"):
@@ -167,6 +167,64 @@ def test_mistakes_are_named(dictionary: CompilerEnv, corpus: Corpus, toolchain: 
     with pytest.raises(CorpusError, match="none of 1 modules has a decision; the first: plain/data"):
         undecided.reset()
     undecided.close()
+
+
+@_ONE_COMPILER
+@pytest.mark.parametrize("problem_name", ["regalloc_eviction", "regalloc_priority"])
+def test_register_allocation(problem_name: str, clang_path: str, toolchain: Toolchain, tmp_path: Path) -> None:
+    """By its id: the same features, decisions and score as the channel's under the same policy."""
+    corpus, problem = make_busy_corpus(tmp_path, clang_path), problems.load(problem_name)
+    space = problem.decision.action_space
+    policy: Policy
+    if isinstance(space, MaskedCategorical):
+        policy, names = FirstCandidate(space.inputs), ["liverange_size", "progress", "rank"]
+    else:
+        assert isinstance(space, Continuous)
+        policy, names = ConstantPolicy(float(space.quantizer.to_advice(np.array(1.5)))), ["li_size", "weight"]
+    quantiles = {name: np.array([0.0, 1.0, 8.0, 50.0]) for name in names}
+    save_vocabulary(tmp_path / "vocabulary", quantiles)
+    name = f"compiler_opt/{problem_name.title().replace('_', '')}-v0"
+    arguments = {"corpus": corpus.root, "clang_path": str(toolchain.clang), "num_workers": 1}
+    env = gymnasium.make(name, settings=EnvSettings(decision_rewards=True), **arguments)
+    flat = gymnasium.make(name, vocab_path=tmp_path / "vocabulary", **arguments)
+    observation, info = env.reset(seed=1)
+    module = next(each for each in corpus.modules if each.name == info["module"])
+    flat_observation, _ = flat.reset(options={"module": module.name})
+    settings = RolloutSettings(backend="channel")
+    expected = rollout(module, policy, problem, toolchain, scratch=tmp_path, settings=settings)
+    assert expected.trajectory is not None and expected.measurement is not None
+    features = expected.trajectory.features()
+    inputs = space.vocabulary_values({key: values[:1] for key, values in features.items()})
+    ranks = QuantileEncoder(list(quantiles.values())).ranks(
+        np.stack([inputs[key].reshape(-1) for key in names], axis=-1)
+    )
+    rows = flat_observation[info["action_mask"] == 1] if "action_mask" in info else flat_observation[np.newaxis]
+    np.testing.assert_array_equal(rows, expand(ranks))
+    for number in range(len(expected.trajectory)):
+        for key, value in observation.items():
+            np.testing.assert_array_equal(value, np.nan_to_num(features[key][number]).reshape(value.shape))
+        action: Any = 1.5
+        if "action_mask" in info:
+            illegal = int(np.flatnonzero(info["action_mask"] == 0)[0])
+            with pytest.raises(ConfigError, match=r"the position of a legal candidate .* found \d+"):
+                env.unwrapped.step(illegal)
+            action = int(np.flatnonzero(info["action_mask"])[0])
+        else:
+            with pytest.raises(ConfigError, match="expected a number from -8 to 8, found 9"):
+                env.unwrapped.step(9)
+        observation, last, terminated, _, info = env.step(np.asarray(action, env.action_space.dtype))
+    assert terminated and info["num_decisions"] == len(info["decision_rewards"]) == len(expected.trajectory)
+    score = problem.score(expected.measurement, None)
+    assert info["score"] == score and last == reward(score, info["baseline"])
+    env.close()
+    flat.close()
+
+
+def test_an_id_for_each_problem() -> None:
+    ids = {f"compiler_opt/{name}-v0" for name in ("Inlining", "RegallocEviction", "RegallocPriority")}
+    assert ids <= set(gymnasium.registry)
+    with pytest.raises(CorpusError):
+        gymnasium.make("compiler_opt.env:compiler_opt/Inlining-v0", corpus="/no/such/corpus")
 
 
 @_ONE_COMPILER
