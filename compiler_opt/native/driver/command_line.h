@@ -54,6 +54,12 @@ class CommandLine {
             (links_with_lto() && (!options.empty() || (!thin_ && !names_linker_))));
   }
 
+  // Whether LLVM's passes run, here or in the linker.
+  bool generates_code() const {
+    return !stops_early_ && (!sources_.empty() || !is_complete_ || !can_read_again_ || links_with_lto());
+  }
+  // Whether all arguments are known, and all sources can be read a second time.
+  bool can_read_sources_again() const { return is_complete_ && can_read_again_; }
   // Whether a source goes through LLVM's passes, and all sources can be read a second time.
   bool compiles() const { return !sources_.empty() && is_complete_ && !stops_early_ && can_read_again_; }
   // Whether the linker runs LLVM's passes over the whole program and can load plugins. False for ThinLTO: its backends

@@ -5,24 +5,24 @@
 // them; several policies may decide at a level, each about something else. A compilation that fails with them is repeated
 // without, with a warning, unless an input can be read only once, or a compiler cache would store the object as theirs.
 //
-// Environment variables override the deployment: MLGO_DISABLE, MLGO_STRICT, MLGO_NEVER_WORSE (1 for yes, 0 for no),
-// MLGO_NEVER_WORSE_ABOVE_KB, MLGO_CLANG (a compiler). MLGO_LOG names a file for decisions, without effect on objects.
-// `--mlgo-info` prints everything that an object depends on besides its command line.
+// `--mlgo-help` lists its own commands and environment variables (`deployed.h`).
 
 #include "children.h"
 #include "command_line.h"
 #include "config.h"
 #include "decision_log.h"
+#include "deployed.h"
 #include "elf_file.h"
 #include "environment.h"
 #include "failures.h"
-#include "identity.h"
 #include "inputs.h"
 #include "names.h"
 #include "never_worse.h"
 #include "pass_options.h"
 #include "policies.h"
 #include "recording.h"
+#include "settings.h"
+#include "statistics.h"
 
 #include <tuple>
 
@@ -42,20 +42,17 @@ class Driver {
     prefix_ = own.substr(0, own.rfind('/', own.rfind('/') - 1));
     policies_ = deployed_policies(static_cast<size_t>(&compiler_ - config::kCompilers), prefix_);
     std::tie(clang_, name_) = find_clang(compiler_, prefix_);
-    strict_ = boolean_variable("MLGO_STRICT").value_or(config::kStrict);
-    const std::optional<uint64_t> above_kb = number_variable("MLGO_NEVER_WORSE_ABOVE_KB");
-    never_worse_ = boolean_variable("MLGO_NEVER_WORSE").value_or(config::kNeverWorse || above_kb);
-    never_worse_above_kb_ = above_kb.value_or(config::kNeverWorseAboveKb);
-    disabled_ = boolean_variable("MLGO_DISABLE").value_or(false);
   }
 
   [[noreturn]] void run() {
-    if (arguments_.size() == 1 && arguments_[0] == "--mlgo-info")
-      show_info();
+    if (arguments_.size() == 1 && is_own_command(arguments_[0]))
+      run_own_command(arguments_[0], invoked_as_.called(),
+                      {compiler_, policies_, settings_, prefix_, clang_, name_}, statistics_);
+    if (settings_.disabled)
+      compile_plainly(Event::kDisabled);
     // With FORCE_CLANG_DIAGNOSTICS_CRASH, whatever clang is asked ends in a report of a crash.
-    if (disabled_ || (invoked_as_.mode() != "gcc" && invoked_as_.mode() != "g++") ||
-        std::getenv("FORCE_CLANG_DIAGNOSTICS_CRASH"))
-      compile_plainly();
+    if ((invoked_as_.mode() != "gcc" && invoked_as_.mode() != "g++") || std::getenv("FORCE_CLANG_DIAGNOSTICS_CRASH"))
+      compile_plainly(Event::kUnsupported);
     const CommandLine line = read_command_line();
     keep_policies([&](const Policy &policy) {
       const bool decides = line.compiles() || line.optimizes_at_link();
@@ -65,22 +62,29 @@ class Driver {
       for (const std::string &option : PassOptions(compiler_).at(line.level(), line.architecture()))
         if (!line.sets_pass_option(option))
           options_.push_back(option);
-    if ((policies_.empty() && options_.empty()) || line.names_one_shot_input())
-      compile_plainly();
-    if (!strict_ && !boolean_variable("MLGO_STRICT").has_value()) {
+    if (!line.generates_code())
+      compile_plainly(Event::kNoCode);
+    if (!line.can_read_sources_again())
+      compile_plainly(Event::kReadOnce);
+    if (policies_.empty() && options_.empty())
+      compile_plainly(Event::kOtherLevel);
+    if (line.names_one_shot_input())
+      compile_plainly(Event::kReadOnce);
+    if (!settings_.strict && !boolean_variable("MLGO_STRICT").has_value()) {
       cache_ = active_cache();
-      strict_ = !cache_.empty();
+      settings_.strict = !cache_.empty();
     }
     const bool is_alone = policies_.size() == 1 && options_.empty();
     keep_policies([&](Policy &policy) { return is_usable(policy, is_alone); });
     if (policies_.empty() && options_.empty())
-      compile_plainly();
+      compile_plainly(Event::kFiles);
     check_process();
     // A smaller object is no better if one of the policies is for speed.
-    never_worse_ &= std::all_of(policies_.begin(), policies_.end(), [](const Policy &each) { return each.is_for_size(); });
-    if (never_worse_ && line.measurable_output().empty())
-      compile_plainly();  // There is no output whose sizes could be compared.
-    configure_plugins(policies_, compiler_.version, strict_);
+    settings_.never_worse &=
+        std::all_of(policies_.begin(), policies_.end(), [](const Policy &each) { return each.is_for_size(); });
+    if (settings_.never_worse && line.measurable_output().empty())
+      compile_plainly(Event::kNotComparable);  // There is no output whose sizes could be compared.
+    configure_plugins(policies_, compiler_.version, settings_.strict);
     log_.emplace();
     children_.emplace();
     inherited_ = inherited_one_shot_inputs();
@@ -107,13 +111,14 @@ class Driver {
     const std::string problem = process_problem();
     if (problem.empty())
       return;
-    if (strict_)
-      fail(problem + cache_note());
+    if (settings_.strict)
+      refuse(problem + cache_note());
     print_message("warning", problem + "; compiling with plain " + name_);
-    compile_plainly();
+    compile_plainly(Event::kProcess);
   }
 
-  [[noreturn]] void compile_plainly() {
+  [[noreturn]] void compile_plainly(Event reason) {
+    statistics_.count(reason);
     children_.reset();  // It handles signals.
     Executable(plain_command()).exec();
   }
@@ -136,8 +141,8 @@ class Driver {
     }
     if (problem.empty())
       return true;
-    if (strict_)
-      fail(problem + "; deploy the policy again" + cache_note());
+    if (settings_.strict)
+      refuse(problem + "; deploy the policy again" + cache_note());
     if (usable)
       policy.drop_decisions();
     else
@@ -205,7 +210,7 @@ class Driver {
   void write_fragment(const CommandLine &line) {
     const auto option = std::find(arguments_.begin(), arguments_.end(), kFragments);
     if (option == arguments_.end() || option + 1 == arguments_.end() || option[1] != line.database_folder())
-      compile_plainly();  // It is in a file, or its value is.
+      compile_plainly(Event::kUnsupported);  // It is in a file, or its value is.
     const FragmentFolder fragments(line.path(line.database_folder()));
     Command command = plain_command({kDriverOnly});
     if (!fragments.path().empty())
@@ -230,27 +235,28 @@ class Driver {
       for (const std::string &option : includes.options())
         options.push_back(option);
     if (edits_concern(options))
-      compile_plainly();
+      compile_plainly(Event::kUnsupported);
     output_.emplace(line.measurable_output());
     const Outcome with_policy = run_child(command_with(options, line), true);
     const std::string pipe = includes.first_one_shot(line.path(""));
     if (with_policy.ok()) {
-      if (never_worse_ && pipe.empty())
+      if (settings_.never_worse && pipe.empty())
         keep_smaller(line, with_policy);
       finish_with_policy(with_policy);
     }
-    if (!strict_ && !pipe.empty())
+    if (!settings_.strict && !pipe.empty())
       fail_after(with_policy, line, "; not compiled again, since " + pipe + " can be read only once");
     fall_back(line, with_policy);
   }
 
   // Compiles without the policy, unless strict.
   [[noreturn]] void fall_back(const CommandLine &line, const Outcome &with_policy) {
-    if (strict_)
+    if (settings_.strict)
       fail_after(with_policy, line, cache_note());
     const Outcome plain = run_child(plain_command(), false, true);
     if (plain.ok())
       warn_about_fallback(line, with_policy);
+    statistics_.count(!plain.ok() ? Event::kUserError : failure_of(with_policy).is_crash() ? Event::kCrash : Event::kFailure);
     exit_like(plain);
   }
 
@@ -265,13 +271,14 @@ class Driver {
     if (!output_->is_written())
       keep_unmeasured(with_policy, "the compiler wrote another file");
     const std::optional<uint64_t> bytes = ElfFile(output_->path()).text_bytes();
-    if (bytes && *bytes <= never_worse_above_kb_ * 1000)
+    if (bytes && *bytes <= settings_.never_worse_above_kb * 1000)
       finish_with_policy(with_policy);
     if (!output_->set_aside())
       keep_unmeasured(with_policy, std::string("it cannot be moved aside: ") + std::strerror(errno));
     const Outcome plain = run_child(command_with({}, line), true, true);
     if (plain.ok() && !is_better(output_->aside(), output_->path())) {
       output_->drop_aside();
+      statistics_.count(Event::kPlainIsBetter);
       finish(plain);
     }
     if (plain.ok() && line.writes_side_files()) {
@@ -288,6 +295,7 @@ class Driver {
 
   [[noreturn]] void finish_with_policy(const Outcome &outcome) {
     log_->keep();
+    statistics_.count(Event::kUsed);
     finish(outcome);
   }
 
@@ -335,11 +343,12 @@ class Driver {
   // Shows the user's own errors unchanged, and one line for any other failure.
   [[noreturn]] void fail_after(const Outcome &with_policy, const CommandLine &line, const std::string &why) {
     const Failure failure = failure_of(with_policy);
+    statistics_.count(failure.is_user_error() ? Event::kUserError : Event::kRefused);
     if (failure.is_user_error())
       replay(with_policy);
     else
       print_message("error", subject(line) + ": failed with the " + addition() + ": " + failure.reason() + why);
-    if (strict_ && failure.is_crash())
+    if (settings_.strict && failure.is_crash())
       _exit(1);
     exit_like(with_policy);
   }
@@ -354,24 +363,10 @@ class Driver {
     return line.compiles() ? line.source() : line.measurable_output();
   }
 
-  [[noreturn]] void show_info() {
-    children_.emplace();
-    std::string text;
-    for (const Policy &policy : policies_)
-      text += policy.info();
-    text += PassOptions(compiler_).info();
-    const auto yes_or_no = [](bool yes) { return std::string(yes ? "yes" : "no"); };
-    const bool is_bounded = never_worse_ && never_worse_above_kb_ != 0;
-    text += "never worse: " +
-            (is_bounded ? "above " + std::to_string(never_worse_above_kb_) + " kB" : yes_or_no(never_worse_)) +
-            "\nstrict: " + yes_or_no(strict_) + "\ndisabled: " + yes_or_no(disabled_) + "\nclang: " + clang_ + " (" +
-            identity(clang_) + ")\n" +
-            (*compiler_.version ? std::string("only version: ") + compiler_.version + "\n" : "");
-    for (const std::string &library : libraries_of(clang_, &*children_))
-      if (starts_with(base_name(library), "libLLVM") || starts_with(base_name(library), "libclang"))
-        text += "library: " + library + " (" + identity(library) + ")\n";
-    text += "driver: " + identity_by_content(own_path()) + "\n" + variables_of_objects();
-    finish({0, text, ""});
+  // Fails for lack of something that a policy or options need.
+  [[noreturn]] void refuse(const std::string &problem) const {
+    statistics_.count(Event::kRefused);
+    fail(problem);
   }
 
   Words arguments_;
@@ -379,8 +374,8 @@ class Driver {
   const config::Compiler &compiler_;
   std::string name_;  // of the compiler, for messages
   bool is_cpp_ = false;
-  bool strict_ = false, never_worse_ = false, disabled_ = false;
-  uint64_t never_worse_above_kb_ = 0;
+  Settings settings_;
+  const Statistics statistics_;
   std::string prefix_, clang_;
   std::vector<Policy> policies_;  // all of them; from `run` on, those that decide in this compilation
   Words options_;      // of LLVM's passes, for this compilation

@@ -41,6 +41,19 @@ class PassOptions {
     return options;
   }
 
+  // How many there are, as lines of text.
+  std::string summary() const {
+    std::string text;
+    for (const config::OptionSet *set = compiler_->sets; set->level; ++set) {
+      size_t number = 0;
+      while (set->options[number])
+        ++number;
+      text += "options: " + std::to_string(number) + " of LLVM's passes at -" + set->level +
+              (*set->architecture ? std::string(" for ") + set->architecture : "") + "\n";
+    }
+    return text;
+  }
+
   // All of them, as lines of text.
   std::string info() const {
     std::string text;

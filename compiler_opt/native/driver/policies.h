@@ -82,11 +82,13 @@ class Policy {
   std::string decisions_problem() const { return decisions_.empty() ? "" : file_problem(decisions_, files_->decisions); }
   void drop_decisions() { decisions_.clear(); }
 
+  // What it decides and where, as a line of text.
+  std::string summary() const { return std::string("policy: ") + settings_->problem + " at" + dashed_levels() + "\n"; }
+
   // What it contributes to objects, as lines of text.
   std::string info() const {
-    std::string text = std::string("policy: ") + settings_->checksum + "\nproblem: " + settings_->problem + "\nlevels:";
-    for (size_t index = 0; index < settings_->num_levels; ++index)
-      text += std::string(" -") + settings_->levels[index];
+    std::string text = std::string("policy: ") + settings_->checksum + "\nproblem: " + settings_->problem +
+                       "\nlevels:" + dashed_levels();
     text += "\nplugin: " + library_ + " (" + identity_by_content(library_) + ")\n";
     if (!decisions_.empty())
       text += "decisions: " + decisions_ + " (" + identity_by_content(decisions_) + "): " + files_->about_decisions + "\n";
@@ -94,6 +96,13 @@ class Policy {
   }
 
  private:
+  std::string dashed_levels() const {
+    std::string text;
+    for (size_t index = 0; index < settings_->num_levels; ++index)
+      text += std::string(" -") + settings_->levels[index];
+    return text;
+  }
+
   const config::Policy *settings_;
   const config::Plugin *files_;
   std::string library_, decisions_;
