@@ -17,6 +17,7 @@ TASKS = {
     "training": (
         "generate_default_trace",
         "generate_vocab",
+        "generate_ir2vec_vocab",
         "train_bc",
         "train_locally",
         "compare_trainers",

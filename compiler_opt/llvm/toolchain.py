@@ -24,6 +24,7 @@ TOOL_PACKAGES: Mapping[str, str] = {
     "llvm-ar": "llvm",
     "llvm-config": "llvm",
     "llvm-cxxfilt": "llvm",
+    "llvm-ir2vec": "llvm",  # from 22 on
     "llvm-mc": "llvm",
     "llvm-mca": "llvm",
     "llvm-objcopy": "llvm",
