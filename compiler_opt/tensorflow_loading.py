@@ -23,7 +23,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 PACKAGES = ("tensorflow", "tf_agents")
 """What a minimal installation lacks."""
 
-REMEDY = "run ./bootstrap.sh, or pip install 'compiler_opt[train]'"
+REMEDY = "run ./bootstrap.sh, or pip install 'compiler_opt[train]'" + (
+    " and then pip install --no-deps 'tf-agents<0.20'" if sys.version_info >= (3, 12) else ""
+)
+"""docs/pythons.md says why it takes two."""
 
 
 def missing_packages() -> list[str]:

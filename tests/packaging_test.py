@@ -90,6 +90,27 @@ def test_a_minimal_lock_is_a_part_of_the_full_one(python: str) -> None:
     assert not {name for name in minimal if name.startswith(("tensor", "tf-", "keras"))}
 
 
+def test_from_312_on_tf_agents_is_installed_by_itself() -> None:
+    """With all that it needs, except for the pins that cannot be met."""
+    text = (ROOT / "pyproject.toml").read_text()
+    extra = text.partition("\ntrain = [\n")[2].partition("\n]\n")[0]
+    train = [Requirement(line) for line in re.findall(r'^  "([^"]+)"', extra, re.MULTILINE)]
+    [itself] = [each for each in train if each.name == "tf-agents"]
+    [line] = lines_of(ROOT / "requirements" / "tf-agents.in")
+    assert Requirement(line).specifier == itself.specifier
+    for python in PYTHONS:
+        assert applies(itself, python) == (python in ("3.10", "3.11"))
+        named = {canonicalize_name(each.name) for each in train if applies(each, python)}
+        # What it takes from others: NumPy and gin are ours, the rest are TensorFlow's and Matplotlib's.
+        shared = set(map(canonicalize_name, "absl-py gin-config numpy pillow protobuf six wrapt".split()))
+        needed = {
+            canonicalize_name(each.name)
+            for each in map(Requirement, importlib.metadata.requires("tf-agents") or [])
+            if applies(each, python) and not (departs(each, python) and each.name != "tensorflow-probability")
+        }
+        assert applies(itself, python) or needed - shared <= named
+
+
 def test_the_lock_is_what_is_installed() -> None:
     for name, version in locked(f"python{RUNNING}").items():
         assert importlib.metadata.version(name) == version

@@ -41,11 +41,11 @@ def entry() -> None:
     )
     content = ir2vec_vocabulary.vocabulary_json(names, vectors)
     write_json(output, content)
-    vocabulary = read_vocabulary(output)
+    vocabulary, num_vectors = read_vocabulary(output), sum(map(len, content.values()))
     if failures:
         entry_point.echo(f"{len(failures)} modules cannot be read, such as {failures[0]}")
     entry_point.echo(
-        f"{output}: {sum(map(len, content.values()))} vectors of {vocabulary.dimensions} numbers, SHA-256 {vocabulary.sha256[:16]}; "
+        f"{output}: {num_vectors} vectors of {vocabulary.dimensions} numbers, SHA-256 {vocabulary.sha256[:16]}; "
         f"{better:.0%} of the triplets are better than a false one"
     )
 
