@@ -3,6 +3,7 @@
     while not done:
         batch = the rollouts of some modules under algorithm.collection_policy()
         metrics = algorithm.learn(batch.groups, rng, progress)
+        keep(algorithm.policy_so_far())
         checkpoint(algorithm.checkpointed(), algorithm.state())
     save(algorithm.policy())
 
@@ -54,6 +55,10 @@ class Algorithm(abc.ABC):
     @abc.abstractmethod
     def policy(self) -> NetworkWeights:
         """The policy to save at the end of the training; its metadata is added to the run's."""
+
+    def policy_so_far(self) -> NetworkWeights:
+        """The policy to keep after an iteration: as `policy`, but nothing more is learned for it."""
+        return self.policy()
 
     def checkpointed(self) -> dict[str, Any]:
         """TensorFlow objects whose variables survive an interruption, by name."""

@@ -24,11 +24,13 @@ from compiler_opt.errors import PolicyError, ProtocolError
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problem import Problem
 from compiler_opt.progress_bar import progress_bar
-from compiler_opt.rl.config import BehavioralCloningConfig
+from compiler_opt.report.formatting import duration_text
+from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig
 from compiler_opt.rl.history import History
 from compiler_opt.rl.learner import gradient_steps, minibatch_order, save_run_policy
 from compiler_opt.rl.trace_files import Trace
 from compiler_opt.rl.truncated_sequences import sequences_per_step, truncate
+from compiler_opt.rl.unfinished_policy import is_finished, save_unfinished_policy
 from compiler_opt.spaces.action_space import ActionSpace
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
@@ -241,8 +243,12 @@ class Cloner:
         training: Examples,
         held_out: Examples,
         on_epoch: Callable[[Mapping[str, float]], None] = lambda entry: None,
+        on_best: Callable[[Cloned], None] = lambda cloned: None,
     ) -> Cloned:
-        """Learns until the loss on the held-out examples stops falling; `on_epoch` gets the metrics of each epoch."""
+        """Learns until the loss on the held-out examples stops falling.
+
+        `on_epoch` gets the metrics of each epoch, `on_best` the policy of each epoch that is better than all before.
+        """
         config = self._config
         rng = np.random.default_rng(config.seed)
         observations = {name: tf.constant(values) for name, values in training.observations.items()}
@@ -267,6 +273,7 @@ class Cloner:
             on_epoch(entry)
             if not best or entry["loss"] < best["loss"]:
                 best, best_weights = entry, weights
+                on_best(Cloned(weights, entry))
             elif epoch - best["iteration"] >= config.patience:
                 break
         return Cloned(best_weights, best)
@@ -340,29 +347,51 @@ def clone(
             raise PolicyError(f"{trace.path}: {error}") from error
     echo(f"{len(training)} decisions of {training.num_modules} modules; {held_out.num_modules} modules held out")
     history = History(root_dir, 0)
+    # An earlier policy of this folder stays until there is another one that is finished.
+    keeps_earlier = is_finished(root_dir)
+    elapsed_s, kept = 0.0, ""
 
     def record(entry: Mapping[str, float]) -> None:
+        nonlocal elapsed_s
         history.add(entry)
+        epoch = int(entry["iteration"])
+        elapsed_s += entry["elapsed_s"]
         echo(
-            f"epoch {entry['iteration']}: loss {entry['training_loss']:.4f}, held out {entry['loss']:.4f}, "
-            f"accuracy {entry['accuracy']:.2%} (majority class: {entry['majority_rate']:.2%})"
+            f"epoch {epoch} of {config.num_epochs}: loss {entry['training_loss']:.4f}, held out {entry['loss']:.4f}, "
+            f"accuracy {entry['accuracy']:.2%} (majority class: {entry['majority_rate']:.2%}), "
+            f"at most {duration_text(elapsed_s / epoch * (config.num_epochs - epoch))} left"
         )
 
-    cloned = Cloner(head, trace.advice.name, network, config).clone(training, held_out, record)
-    metadata = {
-        "problem": problem.name,
-        "toolchain": trace.about.get("toolchain"),
-        "corpus": trace.about.get("corpus"),
-        **ProblemConfig.from_json(trace.about).to_json(),
-        "method": "behavioral cloning",
-        "examples": len(training),
-        "accuracy": cloned.best["accuracy"],
-        "majority_rate": cloned.best["majority_rate"],
-        "seed": config.seed,
-        **({} if teacher is None else {"teacher": teacher.weights.checksum()}),
-    }
-    weights = dataclasses.replace(cloned.weights, metadata=metadata)
-    policy_dir = save_run_policy(root_dir, weights, problem.decision.action_space, trace.advice.name, trace.features)
+    def described(cloned: Cloned) -> NetworkWeights:
+        metadata = {
+            "problem": problem.name,
+            "toolchain": trace.about.get("toolchain"),
+            "corpus": trace.about.get("corpus"),
+            **ProblemConfig.from_json(trace.about).to_json(),
+            "method": "behavioral cloning",
+            "examples": len(training),
+            "accuracy": cloned.best["accuracy"],
+            "majority_rate": cloned.best["majority_rate"],
+            "seed": config.seed,
+            **({} if teacher is None else {"teacher": teacher.weights.checksum()}),
+        }
+        return dataclasses.replace(cloned.weights, metadata=metadata)
+
+    def keep(cloned: Cloned) -> None:
+        nonlocal kept
+        if not keeps_earlier:
+            how_far = f"{cloned.best['iteration']} of {config.num_epochs} epochs"
+            save_unfinished_policy(root_dir, described(cloned), how_far)
+            kept = how_far
+
+    try:
+        cloned = Cloner(head, trace.advice.name, network, config).clone(training, held_out, record, keep)
+        weights, space = described(cloned), problem.decision.action_space
+        policy_dir = save_run_policy(root_dir, weights, space, trace.advice.name, trace.features)
+    except KeyboardInterrupt:
+        what = "that of an earlier cloning" if keeps_earlier else f"the best so far, after {kept}"
+        policy = f"the policy in {root_dir / POLICY_DIR} is {what}" if keeps_earlier or kept else "no policy yet"
+        raise KeyboardInterrupt(f"{policy}; the same command starts again from the first epoch") from None
     echo(
         f"{policy_dir}: accuracy {cloned.best['accuracy']:.2%} on held-out modules, "
         f"{cloned.best['majority_rate']:.2%} by always choosing the majority class"

@@ -22,12 +22,13 @@ from typing import Any
 
 from compiler_opt.checked_values import Json
 from compiler_opt.collect.rollout import RolloutSettings
-from compiler_opt.errors import CorpusError, OutputError, PolicyError
+from compiler_opt.errors import CorpusError, PolicyError
 from compiler_opt.evaluation.evaluate import EvaluationSettings, evaluate
 from compiler_opt.evaluation.results import Evaluation
-from compiler_opt.files import replaced_folder, set_aside
+from compiler_opt.files import set_aside
 from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkWeights
 from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.unfinished_policy import save_network
 
 _LOG = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ class BestPolicy:
         self._folder = context.root_dir / BEST_POLICY_DIR
         self._measure = "linked text" if context.problem.objective.is_size else "score"
         self._best = self._load() if context.validation is not None else None
+        self._logged = ""
 
     def validate(self, iteration: int, policy: Callable[[], NetworkWeights]) -> dict[str, Any]:
         """Evaluates the policy, and keeps it if it is the best so far.
@@ -121,7 +123,7 @@ class BestPolicy:
         }
 
     def choose(self, iteration: int, policy: Callable[[], NetworkWeights]) -> NetworkWeights:
-        """The policy to save at the end: the best one, or the default's decisions if that is worse than the default."""
+        """The policy to save: the best one so far, or the default's decisions if that is worse than the default."""
         if self._context.validation is None:
             return policy()
         if self._best is None:
@@ -134,13 +136,20 @@ class BestPolicy:
             f"validation corpus by {found['mean of projects']:+.2%} in the mean of projects"
         )
         if self._recorded_mean(best) <= 0:
-            _LOG.info("saving %s", reason)
+            self._log_once(logging.INFO, f"saving {reason}")
             return best
         if not self._context.problem.decision.policy(best).takes_margin:
-            _LOG.warning("WORSE THAN THE DEFAULT: %s; it is saved, but do not deploy it", reason)
+            self._log_once(logging.WARNING, f"WORSE THAN THE DEFAULT: {reason}; it is saved, but do not deploy it")
             return dataclasses.replace(best, metadata={**best.metadata, "worse_than_the_default": reason})
-        _LOG.warning("WORSE THAN THE DEFAULT: %s; the saved policy takes only the default's decisions", reason)
+        self._log_once(
+            logging.WARNING, f"WORSE THAN THE DEFAULT: {reason}; the saved policy takes only the default's decisions"
+        )
         return dataclasses.replace(best, metadata={**best.metadata, KEPT_DEFAULT: reason}, margin=ALWAYS_DEFAULT)
+
+    def _log_once(self, level: int, text: str) -> None:
+        if text != self._logged:
+            _LOG.log(level, "%s", text)
+            self._logged = text
 
     def _evaluate(self, weights: NetworkWeights) -> ValidationResult:
         context, config = self._context, self._context.config
@@ -169,12 +178,7 @@ class BestPolicy:
             "together": result.total,
         }
         self._best = dataclasses.replace(weights, metadata={**weights.metadata, VALIDATION: about})
-        try:
-            with replaced_folder(self._folder) as partial:
-                self._best.save(partial)
-                self._best.card().save(partial)
-        except OSError as error:
-            raise OutputError(f"{self._folder}: cannot be written: {error.strerror or error}") from error
+        save_network(self._folder, self._best)
 
     def _load(self) -> NetworkWeights | None:
         if not self._folder.exists():

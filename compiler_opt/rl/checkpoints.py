@@ -5,6 +5,7 @@ state.json         all other state
 checksums.json     size and SHA-256 of each of these files; a mismatch means that the checkpoint is damaged
 """
 
+import contextlib
 import json
 import logging
 import shutil
@@ -97,6 +98,13 @@ class Checkpoints:
                 f"{self._directory}: all checkpoints are damaged ({reasons}); restore one from a backup, or remove "
                 "that folder to start again from the first iteration"
             )
+        return None
+
+    def latest_state(self) -> dict[str, Any] | None:
+        """The state that `restore` would return, without restoring anything."""
+        for path in reversed(self._found()):
+            with contextlib.suppress(OSError, ValueError):
+                return _read_state(path)
         return None
 
     def _read_variables(self, path: Path) -> None:

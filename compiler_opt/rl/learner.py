@@ -4,7 +4,6 @@ Legend: N examples, S minibatches, B examples of each.
 """
 
 import abc
-import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ from tf_agents.networks import network
 
 from compiler_opt.export.saved_model import save_policy
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.rl.config import POLICY_DIR, SAVED_POLICY, LearnerConfig
+from compiler_opt.rl.config import POLICY_DIR, LearnerConfig
 from compiler_opt.rl.sampled_decisions import Batch
+from compiler_opt.rl.unfinished_policy import link_policy
 from compiler_opt.spaces.action_space import ActionSpace
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
@@ -83,11 +83,9 @@ def save_run_policy(
     Raises:
       OutputError: the folder cannot be written.
     """
-    policy_dir, link = root_dir / POLICY_DIR, root_dir / SAVED_POLICY
+    policy_dir = root_dir / POLICY_DIR
     save_policy(policy_dir, weights, space, action_name, compiler_features)
-    # Where there are no links, the policy is found by its own name only.
-    with contextlib.suppress(OSError):
-        link.symlink_to(POLICY_DIR)
+    link_policy(root_dir)
     return policy_dir
 
 

@@ -44,6 +44,7 @@ from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig, TrainingConfig, VocabularyConfig
 from compiler_opt.rl.default_trace import record_default_trace
 from compiler_opt.rl.training_context import TrainingContext, describe_corpus, describe_settings
+from compiler_opt.rl.unfinished_policy import is_finished
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tensorflow_loading import load_tensorflow
 
@@ -181,7 +182,7 @@ def run(
         do_step(PipelineStep("trace", meta_path(trace).exists(), record_trace))
         do_step(PipelineStep("vocabulary", any(vocabulary.glob(f"*{SUFFIX}")), quantise))
         if clones_default:
-            do_step(PipelineStep("warm start", (warm_start / POLICY_DIR).exists(), clone))
+            do_step(PipelineStep("warm start", is_finished(warm_start), clone))
             learning = settings.starting_from(warm_start / POLICY_DIR)
 
     do_step(PipelineStep("training", False, learn))

@@ -40,6 +40,19 @@ class Progress:
         by_compiles = self.compiles / config.max_compiles if config.max_compiles else 0.0
         return max(by_iterations, by_compiles, by_time)
 
+    def text(self, config: TrainingConfig) -> str:
+        """How far the run is, against all its limits, such as `12 of 1,000 iterations`."""
+        parts = [f"{self.iteration:,} of {config.num_iterations:,} iterations"]
+        if config.max_minutes:
+            parts.append(f"{self.elapsed_s / 60:.1f} of {config.max_minutes:g} minutes")
+        if config.max_compiles:
+            parts.append(f"{self.compiles:,} of {config.max_compiles:,} compilations")
+        return ", ".join(parts)
+
+    def left_s(self, config: TrainingConfig) -> float:
+        """Wall-clock seconds that the rest takes if it goes on as so far. There has been an iteration."""
+        return max(0.0, self.elapsed_s / self.share(config) - self.elapsed_s)
+
     def is_validated(self, config: TrainingConfig, compiles_before: int) -> bool:
         """Whether the policy is validated after an iteration, before which there were so many compilations."""
         if self.share(config) >= 1:

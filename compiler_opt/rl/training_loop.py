@@ -20,8 +20,9 @@ from compiler_opt.collect.latest_contexts import LatestContexts
 from compiler_opt.collect.rollout import check_failures
 from compiler_opt.collect.stream import Collector, InTurn, RolloutStream
 from compiler_opt.errors import ConfigError, OutputError
+from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.problem import Problem
+from compiler_opt.report.formatting import duration_text
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.best_policy import BestPolicy
 from compiler_opt.rl.checkpoints import Checkpoints
@@ -31,6 +32,7 @@ from compiler_opt.rl.learner import save_run_policy
 from compiler_opt.rl.progress import Plan, Progress
 from compiler_opt.rl.time_profile import profile_entry
 from compiler_opt.rl.training_context import TrainingContext, log_changed_settings, origin
+from compiler_opt.rl.unfinished_policy import is_finished, save_unfinished_policy
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,9 +41,11 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
     """Trains to the end and saves the policy; killed at any moment, the same call resumes after the last iteration.
 
     Writes checkpoints, history, summaries, the baseline and the policy into the run's folder. With a validation corpus
-    in the context, the policy is the best one on it, see `rl.best_policy`.
+    in the context, the policy is the best one on it, see `rl.best_policy`. Before the end, each iteration writes the
+    policy so far (`rl.unfinished_policy`); with a validation corpus, each validation does.
 
     Raises:
+      KeyboardInterrupt: it is interrupted; `str()` says how far it was, where the policy is, and how to resume.
       CorpusError: most modules of an iteration fail.
       PolicyError, ConfigError: policy, vocabulary or settings do not suit the run that is resumed.
       OutputError: a checkpoint cannot be written, or the run's folder was moved.
@@ -52,19 +56,41 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
             f"train_eval.max_staleness: expected 0 with the algorithm {config.algorithm}, which learns from rollouts "
             f"of its latest policy only; found {config.max_staleness}"
         )
-    policy_dir = context.root_dir / POLICY_DIR
     checkpoints = Checkpoints(context.root_dir / "checkpoints", **algorithm.checkpointed())
     progress, copies = _start_or_resume(context, algorithm, checkpoints)
+    try:
+        return _train(context, algorithm, checkpoints, progress, copies)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_interruption(context, checkpoints)) from None
+
+
+def _train(
+    context: TrainingContext,
+    algorithm: Algorithm,
+    checkpoints: Checkpoints,
+    progress: Progress,
+    copies: Mapping[str, Any],
+) -> NetworkWeights:
+    """`train`, from the progress so far and the state of the copies."""
+    config = context.config
     latest = LatestContexts(context.problem, context.baseline(), copies)
     sampler, best = context.sampler(), BestPolicy(context)
     # Last, when nothing can be wrong any more: it changes the run's folder.
     history = History(context.root_dir, progress.iteration if progress.iteration else -1)
-    if progress.share(config) >= 1 and policy_dir.is_dir():
-        return NetworkWeights.load(policy_dir)
+    if progress.share(config) >= 1 and is_finished(context.root_dir):
+        return NetworkWeights.load(context.root_dir / POLICY_DIR)
     measure = context.stopwatch.measure
-    policy_now = functools.partial(_policy, context, algorithm, progress)
+    policy_now = functools.partial(_policy, context, algorithm, progress, algorithm.policy)
+    policy_so_far = functools.partial(_policy, context, algorithm, progress, algorithm.policy_so_far)
+
+    def keep_policy() -> None:
+        weights = best.choose(progress.iteration, policy_so_far)
+        save_unfinished_policy(context.root_dir, weights, progress.text(config))
+
+    _log_plan(context, progress)
     if not progress.iteration and (start := best.validate(0, policy_now)):
         history.add({"iteration": 0, "compiles": 0, "elapsed_s": 0.0, **start})
+        keep_policy()
     plans: deque[Plan] = deque()
     # numpy's threads spin while they wait for one another, on CPUs that the compilers need.
     with threadpool_limits(1, "blas"), _in_place(context.root_dir) as check_place, _collector(context) as collector:
@@ -95,7 +121,9 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
                 metrics |= validated
             metrics |= profile_entry(batch, context.pool.num_workers, progress.iteration_s, context.stopwatch.take())
             check_place()
-            _record(history, progress, batch, context.problem, metrics, algorithm.log_metrics)
+            _record(history, progress, batch, context, metrics, algorithm.log_metrics)
+            if context.validation is None or "validation_s" in metrics:
+                keep_policy()
             checkpoints.save(progress.iteration, _state(context, algorithm, latest, progress))
     weights = best.choose(progress.iteration, policy_now)
     save_run_policy(
@@ -175,9 +203,11 @@ def _state(
     }
 
 
-def _policy(context: TrainingContext, algorithm: Algorithm, progress: Progress) -> NetworkWeights:
+def _policy(
+    context: TrainingContext, algorithm: Algorithm, progress: Progress, policy: Callable[[], NetworkWeights]
+) -> NetworkWeights:
     """The policy as it would be saved now."""
-    weights = algorithm.policy()
+    weights = policy()
     return dataclasses.replace(weights, metadata={**_metadata(context, algorithm, progress), **weights.metadata})
 
 
@@ -196,12 +226,12 @@ def _record(
     history: History,
     progress: Progress,
     batch: RolloutBatch,
-    problem: Problem,
+    context: TrainingContext,
     metrics: Mapping[str, Any],
     log_metrics: Sequence[tuple[str, str, str]],
 ) -> None:
     """Adds the iteration to the history and to the log."""
-    rewards = {group.module: group.rewards(problem) for group in batch.groups}
+    rewards = {group.module: group.rewards(context.problem) for group in batch.groups}
     by_project: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     for group in batch.groups:
         by_project[group.project].append(rewards[group.module])
@@ -224,11 +254,55 @@ def _record(
     for reason in batch.too_few:
         _LOG.warning("nothing learned from %s", reason)
     _LOG.info(
-        "iteration %d: reward %+.2f%%, %s, %.1f compiles/s, %d failures, %.1f min so far",
+        "iteration %d: reward %+.2f%%, %s, %.1f compiles/s, %d failures, %s so far, about %s left",
         progress.iteration,
         100 * entry["reward_mean"],
         ", ".join(f"{label} {metrics.get(key, 0.0):{form}}" for key, label, form in log_metrics),
         entry["compiles_per_s"],
         entry["failures"],
-        progress.elapsed_s / 60,
+        duration_text(progress.elapsed_s),
+        duration_text(progress.left_s(context.config)),
     )
+
+
+def _log_plan(context: TrainingContext, progress: Progress) -> None:
+    """Logs how long the run may take, by the time that the default's compilations took, unless its time is limited."""
+    config, baseline = context.config, context.baseline()
+    if config.max_minutes or progress.share(config) >= 1:
+        return
+    num_measured = (len(baseline.scores) + len(baseline.failures)) * (1 + len(context.problem.context_policies))
+    drawn = min(config.modules_per_iteration(context.pool.num_workers), len(baseline.scores) - len(baseline.undecided))
+    compiles = drawn * config.rollouts_per_module
+    left = (config.num_iterations - progress.iteration) * compiles
+    if config.max_compiles:
+        left = min(left, config.max_compiles - progress.compiles)
+    _LOG.info(
+        "%s done; the others, of %d compilations each, may take %s with %d workers; --max_minutes "
+        "(train_eval.max_minutes) limits the time",
+        progress.text(config),
+        compiles,
+        duration_text(left * baseline.cpu_s / num_measured / context.pool.num_workers),
+        context.pool.num_workers,
+    )
+
+
+def _interruption(context: TrainingContext, checkpoints: Checkpoints) -> str:
+    """How far an interrupted run was, what its policy is, and how to resume it."""
+    state = checkpoints.latest_state()
+    progress = Progress() if state is None else Progress.from_json(state["progress"])
+    how_far, policy_dir = progress.text(context.config), context.root_dir / POLICY_DIR
+    if not policy_dir.exists():
+        return f"{how_far}, and no policy yet; the same command resumes"
+    entries, _ = read_entries(context.root_dir / HISTORY_FILE)
+    rewards = [entry["reward_mean"] for entry in entries if 0 < entry["iteration"] <= progress.iteration]
+    compared = ""
+    if context.validation is not None:
+        compared = ", the best one on the validation corpus so far"
+    elif rewards and rewards[-1] > 0:
+        compared = f"; the last iteration's rollouts are {rewards[-1]:.2%} better than the default"
+    elif rewards:
+        compared = (
+            f"; the last iteration's rollouts, which explore, are {-rewards[-1]:.2%} worse than the default: "
+            "compiler_opt evaluate tells whether the policy is"
+        )
+    return f"{how_far}; the policy is in {policy_dir}{compared}; the same command resumes"

@@ -51,9 +51,9 @@ def command(main: Callable[[], int | None]) -> Callable[[], NoReturn]:
         try:
             try:
                 app.run(lambda argv: _exit_status(main, argv), flags_parser=_parse_flags)
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as error:
                 # While flags are parsed; later, `_exit_status` catches it.
-                sys.exit(_report_interrupt())
+                sys.exit(_report_interrupt(error))
             except SystemExit:
                 # Python would flush at exit, too late to notice that nobody reads the output.
                 sys.stdout.flush()
@@ -108,8 +108,8 @@ def _exit_status(main: Callable[[], int | None], argv: list[str]) -> int:
         if error.errno not in _REMEDIES:
             raise
         return _report_error(f"{error.filename or 'output'}: {_REMEDIES[error.errno]}")
-    except KeyboardInterrupt:
-        return _report_interrupt()
+    except KeyboardInterrupt as error:
+        return _report_interrupt(error)
 
 
 def _parse_flags(argv: list[str]) -> list[str]:
@@ -151,6 +151,6 @@ def _report_error(message: str) -> int:
     return EXIT_USER_ERROR
 
 
-def _report_interrupt() -> int:
-    print("interrupted", file=sys.stderr)
+def _report_interrupt(error: KeyboardInterrupt) -> int:
+    print(one_line(f"interrupted: {error}" if str(error) else "interrupted"), file=sys.stderr)
     return _EXIT_INTERRUPTED

@@ -7,7 +7,8 @@ With `--teacher`, another policy's decisions are learned in place of the heurist
 that the new policy does without; the trace must have them.
 
 Writes the policy to `$WARMSTART_OUTPUT_DIR/policy`, beside `history.jsonl` and TensorBoard's summaries. Run again,
-it starts over, and replaces the policy when the new one is complete.
+it starts over, and replaces the policy when the new one is complete. Interrupted, it leaves that of the best epoch,
+unless there is a complete one.
 """
 
 from pathlib import Path

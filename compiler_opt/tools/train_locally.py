@@ -3,7 +3,8 @@
     PYTHONPATH=. python3 compiler_opt/rl/train_locally.py --root_dir=$OUTPUT_DIR --data_path=$CORPUS \
         --gin_files=gin_configs/inlining/ppo_nn_agent.gin --warmstart_policy_dir=$WARMSTART_OUTPUT_DIR/policy
 
-Writes the policy to `$OUTPUT_DIR/policy`. Killed at any moment, the same command resumes after the last iteration.
+Writes the policy to `$OUTPUT_DIR/policy`: after each iteration what our commands read of it, and all of it at the end.
+Killed at any moment, the same command resumes after the last iteration.
 """
 
 from pathlib import Path

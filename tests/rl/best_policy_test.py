@@ -24,6 +24,7 @@ from compiler_opt.rl.best_policy import BEST_POLICY_DIR, KEPT_DEFAULT, VALIDATIO
 from compiler_opt.rl.config import TrainingConfig
 from compiler_opt.rl.pipeline import PipelineSettings, train
 from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.unfinished_policy import UNFINISHED
 from compiler_opt.tensorflow_loading import load_tensorflow
 from tests.small_corpus import make_corpus, make_small_corpus
 
@@ -65,6 +66,8 @@ class _Scripted(Algorithm):
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
         del groups, rng, progress
+        if self._iteration + 1 == len(self._policies):
+            raise KeyboardInterrupt
         self._iteration += 1
         return {}
 
@@ -148,6 +151,20 @@ def test_a_run_that_is_worse_than_the_default_keeps_it(training: _Training, capl
     card = (written / "MODEL_CARD.md").read_text()
     assert f"| {KEPT_DEFAULT.replace('_', ' ')} | the best policy of this run" in card
     assert (written / "model.tflite").exists()
+
+
+def test_an_interrupted_run_keeps_the_best_policy(training: _Training, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "compiler_opt")
+    always, default = _decider(1), _decider(None)
+    # Validated are the policies after iterations 0 and 2.
+    for policies, how_far, validated in (([always, always], 1, 0), ([always, always, default, always], 3, 2)):
+        told = f"{how_far} of 5 iterations; the policy is in {training.root_dir / 'policy'}, the best one on the valid"
+        with pytest.raises(KeyboardInterrupt, match=told):
+            training.run(policies, 5)
+        weights = NetworkWeights.load(training.root_dir / "policy")
+        assert weights.margin == ALWAYS_DEFAULT and weights.metadata[VALIDATION]["iteration"] == validated
+        assert weights.metadata[UNFINISHED] == f"{validated} of 5 iterations"
+    assert caplog.text.count("WORSE THAN THE DEFAULT") == 1 and caplog.text.count("saving the best policy") == 1
 
 
 def test_a_damaged_or_other_best_policy_is_not_trusted(training: _Training, caplog: pytest.LogCaptureFixture) -> None:

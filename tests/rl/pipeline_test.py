@@ -9,10 +9,11 @@ import pytest
 from compiler_opt import problem as problems
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.errors import ConfigError
-from compiler_opt.policies.weights import NetworkConfig
+from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.rl import pipeline
 from compiler_opt.rl.config import TrainingConfig
 from compiler_opt.rl.pipeline import PipelineSettings, PipelineStep
+from compiler_opt.rl.unfinished_policy import save_unfinished_policy
 from tests.probed import probed
 
 
@@ -48,7 +49,10 @@ def test_steps_whose_output_is_there_are_done(tmp_path: Path) -> None:
     (tmp_path / "vocabulary").mkdir()
     assert [step.name for step in _steps(tmp_path) if step.is_done] == ["trace"]
     (tmp_path / "vocabulary" / "f.buckets").touch()
-    (tmp_path / "warm_start" / "policy").mkdir(parents=True)
+    policy = NetworkWeights.keeping_default("callee_users")
+    save_unfinished_policy(tmp_path / "warm_start", policy, "1 of 2 epochs")
+    assert [step.name for step in _steps(tmp_path) if step.is_done] == ["trace", "vocabulary"]
+    policy.save(tmp_path / "warm_start" / "policy")
     # Only training itself knows where it was interrupted.
     assert [step.name for step in _steps(tmp_path) if step.is_done] == ["trace", "vocabulary", "warm start"]
 

@@ -81,3 +81,14 @@ def test_a_budget_of_compiles() -> None:
         before = compiles
     assert Progress(iteration=5).is_validated(TrainingConfig(validation_iterations=5), 0)
     assert not Progress(iteration=6).is_validated(TrainingConfig(validation_iterations=5), 0)
+
+
+def test_how_far_a_run_is_and_how_long_the_rest_takes() -> None:
+    progress = Progress(iteration=12, elapsed_s=60.0, compiles=1500)
+    config = TrainingConfig(num_iterations=1000)
+    assert progress.text(config) == "12 of 1,000 iterations"
+    assert round(progress.left_s(config)) == 60 / 12 * 988
+    limited = TrainingConfig(num_iterations=1000, max_minutes=1.5, max_compiles=6000)
+    assert progress.text(limited) == "12 of 1,000 iterations, 1.0 of 1.5 minutes, 1,500 of 6,000 compilations"
+    assert round(progress.left_s(limited)) == 30
+    assert Progress(iteration=12, elapsed_s=60.0).left_s(TrainingConfig(num_iterations=10)) == 0

@@ -1,7 +1,10 @@
 """From a trace to a policy by the two commands, as a user starts them; and their errors for mistakes."""
 
 import json
+import os
+import re
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -22,7 +25,7 @@ from compiler_opt.rl.trace_files import TraceWriter  # noqa: E402
 from compiler_opt.spaces.binary import BinaryPolicy  # noqa: E402
 from compiler_opt.tensor_spec import TensorSpec  # noqa: E402
 from tests.inlining_networks import never_inline  # noqa: E402
-from tests.programs import run  # noqa: E402
+from tests.programs import run, start  # noqa: E402
 
 _ROOT = Path(__file__).parents[2]
 _GIN = "--gin_files=gin_configs/inlining/behavioral_cloning_nn_agent.gin"
@@ -128,6 +131,39 @@ def test_a_policy_is_trained_in_place_of_an_earlier_one(
     logits = policy.logits(features)
     agree = (logits[:, 1] > logits[:, 0]) == (features["cost_estimate"] < features["threshold"])
     assert agree.mean() > 0.9
+
+
+def test_interrupted_it_leaves_the_best_policy_so_far_but_replaces_none_that_is_finished(
+    trace: Path, vocabulary: Path, tmp_path: Path
+) -> None:
+    epochs = ("--gin_bindings=train_eval.num_epochs=1000", "--gin_bindings=train_eval.patience=1000")
+    command = (f"--root_dir={tmp_path}", f"--data_path={trace}", f"--vocab_path={vocabulary}", _GIN)
+
+    def interrupt() -> list[str]:
+        with start("compiler_opt/rl/train_bc.py", *command, *epochs) as program:
+            while "epoch 3 of 1000: " not in program.stdout():
+                assert not program.wait(0.05), program.stderr()
+            os.killpg(program.pid, signal.SIGINT)
+            result = program.result()
+        assert result.returncode == 130 and re.search(r"at most \d+ .* left$", result.stdout, re.MULTILINE)
+        return result.stderr.splitlines()
+
+    told = interrupt()[-1]
+    found = re.fullmatch(
+        rf"interrupted: the policy in {tmp_path / 'saved_policy'} is the best so far, after (\d+) of 1000 epochs; "
+        "the same command starts again from the first epoch",
+        told.replace("/policy", "/saved_policy"),
+    )
+    assert found is not None, told
+    weights = NetworkWeights.load(tmp_path / "saved_policy")
+    assert weights.metadata["unfinished"] == f"{found[1]} of 1000 epochs" and int(found[1]) >= 2
+    assert weights.metadata["accuracy"] > weights.metadata["majority_rate"]
+
+    assert run("compiler_opt/rl/train_bc.py", *command, "--gin_bindings=train_eval.num_epochs=1").returncode == 0
+    finished = NetworkWeights.load(tmp_path / "policy")
+    assert "unfinished" not in finished.metadata
+    assert f"the policy in {tmp_path / 'policy'} is that of an earlier cloning; " in interrupt()[-1]
+    assert NetworkWeights.load(tmp_path / "policy").checksum() == finished.checksum()
 
 
 def test_a_teacher_is_cloned_in_place_of_the_trace(trace: Path, vocabulary: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -209,6 +210,46 @@ def test_interrupted_it_decides_as_if_it_had_not_been(tmp_path: Path) -> None:
     np.testing.assert_allclose(rewards[0], rewards[1], rtol=1e-6)
     for one, two in zip(policies[0].kernels, policies[1].kernels, strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [(), pytest.param((_AHEAD,), marks=pytest.mark.slow)])
+def test_interrupted_it_leaves_the_policy_so_far_and_says_how_far_it_is(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The policy is the one that a run of as many iterations gives; resumed, the run becomes such a one."""
+    run = _Run(tmp_path, "clang-22", 1000)
+    with run.start(*options) as program:
+        while not (run.root_dir / "checkpoints" / "000002").is_dir():
+            assert not program.wait(0.01), program.stderr()
+        # As Ctrl-C does.
+        os.killpg(program.pid, signal.SIGINT)
+        result = program.result(timeout_s=60)
+    assert result.returncode == 130, result.stderr
+    lines = result.stderr.splitlines()
+    assert any("0 of 1,000 iterations done; the others, of 9 compilations each, may take " in line for line in lines)
+    logged = [re.search(r"iteration (\d+): .* so far, about [\dhmins. ]+ left$", line) for line in lines]
+    numbers = [int(found[1]) for found in logged if found]
+    assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) >= 2
+    told = re.fullmatch(
+        rf"interrupted: (\d+) of 1,000 iterations; the policy is in {run.root_dir / 'policy'}; the last iteration's "
+        r"rollouts(?:, which explore,)? are ([\d.]+)% (better|worse) than the default.*; the same command resumes",
+        lines[-1],
+    )
+    assert told is not None, lines[-1]
+    reward = run.history()[int(told[1]) - 1]["reward_mean"]
+    assert (told[2], told[3]) == (f"{abs(100 * reward):.2f}", "better" if reward > 0 else "worse")
+    so_far = NetworkWeights.load(run.root_dir / "saved_policy")
+    # It may have been interrupted between policy and checkpoint.
+    done = so_far.metadata["iterations"]
+    assert (
+        so_far.metadata["unfinished"] == f"{done} of 1,000 iterations" and 2 <= int(told[1]) <= done <= int(told[1]) + 1
+    )
+    if not options:
+        run.finish(f"--gin_bindings=train_eval.num_iterations={done}")
+        run.check_complete(done)
+        finished = NetworkWeights.load(run.root_dir / "policy")
+        assert finished.checksum() == so_far.checksum() and "unfinished" not in finished.metadata
+        assert (run.root_dir / "policy" / "saved_model.pb").is_file()
 
 
 def _kill_and_resume(run: _Run, kills: int, num_iterations: int, longest_s: float) -> None:

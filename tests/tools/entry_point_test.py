@@ -104,6 +104,11 @@ def test_interrupted(tmp_path: Path) -> None:
     assert (process.returncode, stderr) == (130, "interrupted\n")
 
 
+def test_interrupted_work_says_how_far_it_was(tmp_path: Path) -> None:
+    status, _, stderr = run(tmp_path, "raise KeyboardInterrupt('2 of 5 done')")
+    assert (status, stderr) == (130, "interrupted: 2 of 5 done\n")
+
+
 @pytest.mark.parametrize(
     ("body", "arguments"), [("print('few')", ()), ("print('many' * 1_000_000)", ()), ("print('never')", ("--help",))]
 )

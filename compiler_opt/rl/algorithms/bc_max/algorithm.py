@@ -221,6 +221,9 @@ class BCMax(Algorithm):
         """The clone of the best trajectories so far; without any, the policy to start from, or one for the default."""
         if self._cloned != self._fingerprint():
             self._clone()
+        return self.policy_so_far()
+
+    def policy_so_far(self) -> NetworkWeights:
         weights = self._weights()
         if weights is not None:
             return weights

@@ -91,6 +91,9 @@ class Flips(Algorithm):
         """What all flips so far teach; with too few, the policy to start from, or one that keeps the default."""
         if self._num_new or not self._has_learned:
             self._learn()
+        return self.policy_so_far()
+
+    def policy_so_far(self) -> NetworkWeights:
         weights = self._weights()
         if weights is not None:
             return weights
