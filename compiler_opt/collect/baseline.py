@@ -169,7 +169,14 @@ def cached_baseline(
     """`measure_baseline`, or its last result for the same key (corpus and compiler); see `measured_once`."""
 
     def measure() -> tuple[dict[str, Json], bool]:
-        _LOG.info("measuring the default's scores of %d modules", len(modules))
+        _LOG.info(
+            "measuring the default's scores: %d compilations of all %d modules, whichever come first, since those of a "
+            "project share parts; kept in %s%s",
+            len(modules) * (1 + len(problem.context_policies)),
+            len(modules),
+            path,
+            "" if find_shared is _not_shared else ", and in the user's cache for other runs over these modules",
+        )
         builder = _measured(modules, pool, problem)
         return dataclasses.asdict(builder.build()), builder.is_lasting
 
@@ -259,7 +266,7 @@ def cached_decision_counts(
     """The counts of `count_decisions`, or the last ones for the same key; see `measured_once`."""
 
     def count() -> tuple[dict[str, int], bool]:
-        _LOG.info("counting the decisions of %d modules", len(modules))
+        _LOG.info("counting the decisions: a compilation of each of %d modules; kept in %s", len(modules), path)
         counted = count_decisions(modules, pool, problem, settings)
         return dict(counted.counts), counted.is_lasting
 

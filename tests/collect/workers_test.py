@@ -1,6 +1,7 @@
 """The worker pool does all jobs, whatever happens to the workers."""
 
 import dataclasses
+import logging
 import os
 import re
 import signal
@@ -214,13 +215,20 @@ def test_transient_failures_are_repeated_and_never_kept(corpus: Corpus, newest: 
 
 
 @pytest.mark.usefixtures("unrestricted")
-def test_a_baseline_forgets_no_module_for_one_failure(corpus: Corpus, newest: Toolchain, tmp_path: Path) -> None:
+def test_a_baseline_forgets_no_module_for_one_failure(
+    corpus: Corpus, newest: Toolchain, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "compiler_opt")
     once = f"case $MODULE in *area*) mkdir {tmp_path}/once 2> /dev/null && kill -SEGV $$;; esac"
     clang = _in_place_of(newest.clang, tmp_path, once)
     # Over the channel: a plugin for this compiler would have to be built.
     toolchain = dataclasses.replace(newest, clang=clang, plugin_headers=None)
     with WorkerPool(toolchain, INLINING_PROBLEM, 2) as pool:
         baseline = cached_baseline(tmp_path / "baseline.json", {}, corpus.modules, pool, INLINING_PROBLEM)
+        # By the default, and without any inlining.
+        count = len(corpus.modules)
+        assert f"default's scores: {2 * count} compilations of all {count} modules" in caplog.text
+        assert f"kept in {tmp_path / 'baseline.json'}" in caplog.text
         (tmp_path / "once").rmdir()
         counted = count_decisions(corpus.modules, pool, INLINING_PROBLEM)
     assert (tmp_path / "once").exists()
