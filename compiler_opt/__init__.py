@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from compiler_opt.problem import Problem as Problem
     from compiler_opt.problem import load as load_problem  # noqa: F401 (ruff wants `load as load`)
     from compiler_opt.problem import load_policy as load_policy
+    from compiler_opt.rl.config import TrainingConfig as TrainingConfig
     from compiler_opt.rl.default_trace import record_default_trace as record_default_trace
     from compiler_opt.rl.pipeline import PipelineSettings as PipelineSettings
     from compiler_opt.rl.pipeline import clone_default as clone_default
@@ -46,6 +47,7 @@ _NAMES = {
     "objectives.objective": ["Objective", "Reader"],
     "policies.policy": ["FunctionDecider", "Policy"],
     "problem": ["Problem", "load_policy", "load_problem"],
+    "rl.config": ["TrainingConfig"],
     "rl.default_trace": ["record_default_trace"],
     "rl.pipeline": ["PipelineSettings", "clone_default", "make_vocabulary", "run_pipeline", "train"],
 }

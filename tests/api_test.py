@@ -19,6 +19,7 @@ import pytest
 import compiler_opt
 from compiler_opt import env, pretrained
 from compiler_opt.decisions.inlining import PROBLEM as INLINING
+from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.config import VocabularyConfig
 from tests.probed import probed
 from tests.programs import ROOT, run
@@ -36,26 +37,18 @@ def test_the_code_of_the_page(tmp_path: Path) -> None:
     rollout, policy, training = blocks
     assert len(rollout.strip().splitlines()) <= 12
     assert len(training.strip().splitlines()) <= 20
-    # The page's code, except that training is shorter.
-    shorter = training.replace(
-        ".with_seed(1)",
-        ".with_seed(1)\n"
-        "short = dataclasses.replace(settings.training, num_iterations=1, num_modules=2, rollouts_per_module=2)\n"
-        "cloning = dataclasses.replace(settings.cloning, num_epochs=2, batch_size=8)\n"
-        "settings = dataclasses.replace(settings, training=short, cloning=cloning)",
-    )
     # As a script: workers import it, and find the class of the policy.
     definition, jobs = policy.split("\n\n\n")
-    guarded = "\n".join(f"    {line}" for line in (rollout + jobs + shorter).splitlines())
-    (tmp_path / "program.py").write_text(
-        f"import dataclasses\nimport compiler_opt\n{definition}\nif __name__ == '__main__':\n{guarded}\n"
-    )
+    guarded = "\n".join(f"    {line}" for line in (rollout + jobs + training).splitlines())
+    (tmp_path / "program.py").write_text(f"import compiler_opt\n{definition}\nif __name__ == '__main__':\n{guarded}\n")
     result = run(str(tmp_path / "program.py"), cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "decisions" in result.stdout
     assert re.search(r"^\S+ \d+$", result.stdout, re.MULTILINE), "the policy of one's own has decided"
     assert "linked text: " in result.stdout
-    assert (tmp_path / "run" / "training" / "policy" / "saved_model.pb").is_file()
+    policy_dir = tmp_path / "run" / "training" / "policy"
+    assert (policy_dir / "saved_model.pb").is_file()
+    assert NetworkWeights.load(policy_dir).metadata["iterations"] == 5
 
 
 def test_every_name_exists_and_is_documented() -> None:
