@@ -97,6 +97,10 @@ def test_it_trains_and_resumes(
     assert all(entry["failures"] == 0 and np.isfinite(entry[metric]) for entry in entries)
     card = ModelCard.load(root / "policy")
     assert card is not None and card.algorithm
+    if "bc_max.clone_every=2" in bindings:
+        # Keeping the policy after each iteration clones nothing.
+        state = json.loads((root / "checkpoints" / "000003" / "state.json").read_text())
+        assert state["algorithm"]["num_clones"] == 1
     # As if the run had been killed in its last iteration, when all but the checkpoint was written.
     shutil.rmtree(root / "checkpoints" / "000003")
     shutil.rmtree(root / "policy")
