@@ -89,7 +89,7 @@ $python -m compiler_opt policy release --name="$name" --data_path="$corpora/vali
 
 # 5. Two rules come before its network, where it has no business.
 $python -m compiler_opt policy combine --policy_path="$runs/$name/released/$name" --policy_path=never \
-  --feature=further_calls_percent --threshold=51 --output_path="$runs/$name/with-one-rule"
+  --feature=further_calls_percent --threshold=101 --output_path="$runs/$name/with-one-rule"
 $python -m compiler_opt policy combine --policy_path=always --policy_path="$runs/$name/with-one-rule" \
   --feature=callee_cost --threshold=10 --output_path="$runs/$name/with-rules"
 $python -m compiler_opt policy release --name="$name" --data_path="$corpora/validation" \

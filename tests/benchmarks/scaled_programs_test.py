@@ -30,7 +30,7 @@ def test_what_networks_get_wrong_stays_small(tmp_path: Path) -> None:
     done = _run("--program=temporary_strings", "--program=messages", "--count=300", f"--output_path={output}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 programs: " in done.stdout
-    rows = list(csv.DictReader(output.open(encoding="utf-8")))
+    rows = list(csv.DictReader(output.read_text(encoding="utf-8").splitlines()))
     assert [row["program"] for row in rows] == ["temporary_strings", "messages"]
     for row in rows:
         plain, policy = (
@@ -40,7 +40,7 @@ def test_what_networks_get_wrong_stays_small(tmp_path: Path) -> None:
 
 
 def test_growth_is_found(tmp_path: Path) -> None:
-    never = combine_policies(["never", pretrained.path("inlining-Oz-plugin")], "callee_instructions", [1 << 40])
+    never = combine_policies(["never", pretrained.path("inlining-Oz-plugin")], "default_decision", [2])
     never.save(tmp_path)
     done = _run(f"--policy_path={tmp_path}", "--program=getter", "--count=3", "--count=30")
     assert done.returncode == 1, done.stdout + done.stderr
@@ -52,6 +52,6 @@ def test_growth_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_no_program_grows_by_a_tenth() -> None:
-    done = _run("--count=10", "--count=100", "--max_growth=2")
+def test_no_program_grows_much() -> None:
+    done = _run("--count=100", "--max_growth=2")
     assert done.returncode == 0, done.stdout + done.stderr
