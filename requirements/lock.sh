@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes two locks for each Python: requirements/python3.*.txt, every package of pyproject.toml's ranges, of its extras
-# `train` and `dev`, and of tf-agents.in, and requirements/minimal-python3.*.txt, those without extras at the same versions. All are pinned,
-# with the hashes of their files on PyPI. `requirements/lock.sh [options of uv pip compile]`: without any, it keeps every
+# `train`, `dev` and `docs`, and of tf-agents.in, and requirements/minimal-python3.*.txt, those without extras at the same
+# versions. All are pinned, with the hashes of their files on PyPI. `requirements/lock.sh [options of uv pip compile]`: without any, it keeps every
 # pin that still fits; `--upgrade` renews all, `--upgrade-package NAME` one. The Pythons need not be installed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -21,7 +21,7 @@ compile() {
 }
 
 for version in 3.10 3.11 3.12 3.13; do
-  compile "$version" "requirements/python$version.txt" --extra train --extra dev "$@" requirements/tf-agents.in
+  compile "$version" "requirements/python$version.txt" --extra train --extra dev --extra docs "$@" requirements/tf-agents.in
   # setuptools installs this project.
   compile "$version" "requirements/minimal-python$version.txt" --constraint "requirements/python$version.txt" "$@" - \
     <<<setuptools

@@ -25,7 +25,7 @@ DISTRIBUTION = PACKAGE = "compiler_opt"
 
 RUNNING = "{}.{}".format(*sys.version_info)
 PYTHONS = sorted(path.stem.removeprefix("python") for path in (ROOT / "requirements").glob("python*.txt"))
-ALL = ("", "train", "dev")
+ALL = ("", "train", "dev", "docs")
 """The extras of the full lock; that of a minimal installation has none."""
 
 
