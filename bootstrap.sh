@@ -16,7 +16,7 @@ Usage: ./bootstrap.sh [options]
 Creates .venv from the lock of its Python (requirements/), and checks for a clang >= 17 with llvm-size, opt, ld.lld and the
 C++ standard headers. Installs missing packages by apt if it runs as root or sudo needs no password; otherwise lists them.
 
-  --minimal       install no TensorFlow (170 MB instead of 2.5 GB): enough to deploy, measure and search for policies,
+  --minimal       install no TensorFlow (170 MB instead of 2.6 GB): enough to deploy, measure and search for policies,
                   but not to train them; tries to install the LLVM headers, as with --try-plugin
   --both-clangs   require clang-19 and clang-22, and the other programs that the tests use (default: any clang >= 17)
   --clang PATH    use this clang and install none

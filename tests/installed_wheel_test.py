@@ -125,7 +125,7 @@ def test_policies_are_deployed_and_evaluated(installed: Installation, corpus: Pa
 
 @pytest.mark.slow
 def test_a_policy_is_trained(installed: Installation, corpus: Path) -> None:
-    """The steps of the README, with its gin files."""
+    """The steps of docs/training.md, with its gin files."""
     gin, clang = "--gin_files=gin_configs/inlining", (f"--clang_path={CLANG}", "--num_workers=2")
     data = f"--data_path={corpus.name}"
     installed.run("compiler_opt", "generate_default_trace", data, "--output_path=trace", *clang)

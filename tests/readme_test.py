@@ -13,7 +13,8 @@ from compiler_opt.tools import gin_settings
 from tests import programs
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
+README, TRAINING = (ROOT / "README.md").read_text(), (ROOT / "docs/training.md").read_text()
+"""The pages that a reader follows from top to bottom."""
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
 
 FOREIGN = {"cmake", "make", "source", "tensorboard", "./configure"}
@@ -28,7 +29,7 @@ def shell_lines(text: str) -> list[str]:
     return [line for line in lines if shlex.split(line, comments=True)]
 
 
-def commands(text: str = README) -> list[list[str]]:
+def commands(text: str = README + TRAINING) -> list[list[str]]:
     """The words of a page's commands, in shell blocks and in running text, without settings of the environment."""
     inline = re.findall(r"`((?:python3 -m|tensorboard|\./|compiler_opt )[^`]*)`", " ".join(text.split()))
     found = []
@@ -88,6 +89,16 @@ def test_flags_are_accepted(words: list[str]) -> None:
         assert (ROOT / file).is_file()
 
 
+def test_the_readme_is_short() -> None:
+    assert len(README.split()) < 1500
+    assert "## Requirements" in README.splitlines()[:40]
+
+
+def test_contents_list_every_page() -> None:
+    listed = set(re.findall(r"\]\((\w+\.md)\)", (ROOT / "docs/contents.md").read_text()))
+    assert listed | {"contents.md"} == {path.name for path in (ROOT / "docs").glob("*.md")}
+
+
 def test_paths_of_the_glossary_exist() -> None:
     """Relative to the package or to the repository."""
     rows = [line for line in (ROOT / "docs/glossary.md").read_text().splitlines() if line.startswith("|")]
@@ -123,9 +134,10 @@ def test_gin_files_and_bindings_exist() -> None:
         assert field in {entry.name for config in classes for entry in dataclasses.fields(config)}
 
 
-def test_variables_are_set_before_they_are_used() -> None:
+@pytest.mark.parametrize("page", [README, TRAINING], ids=["README", "training"])
+def test_variables_are_set_before_they_are_used(page: str) -> None:
     known = set(SHELL_VARIABLES)
-    for line in shell_lines(README):
+    for line in shell_lines(page):
         code = line.split(" # ")[0]
         assert set(re.findall(r"\$(\w+)", code)) <= known
         assert "=~" not in code.replace(f"{code.split('=')[0]}=~", "", 1), "a shell expands ~ in assignments only"

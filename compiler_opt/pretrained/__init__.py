@@ -73,7 +73,7 @@ def default(problem: AnyProblem, toolchains: Iterable[Toolchain], flag: str) -> 
         reason = f"{' and '.join(shipped)} need features that this compiler does not send"
     else:
         reason = f"no policy for {problem.name} ships with this version of compiler_opt"
-    raise PolicyError(f"{flag}: {reason}; train a policy (README.md says how) and give its folder")
+    raise PolicyError(f"{flag}: {reason}; train a policy (docs/training.md says how) and give its folder")
 
 
 def offered_features(toolchain: Toolchain, decision: Decision) -> frozenset[str]:
