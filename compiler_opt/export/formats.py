@@ -1,4 +1,4 @@
-"""Writes policies in the formats that LLVM reads, to deploy (`docs/deploy.md`)."""
+"""Writes policies in the formats that LLVM reads, to deploy (`docs/deploy_forms.md`)."""
 
 import contextlib
 import dataclasses

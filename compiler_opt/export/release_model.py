@@ -4,9 +4,10 @@
     InlinerSizeModel.cpp    instantiates it, for builds that expect header and object; not with TensorFlow
     InlinerSizeModel.o      that object
 
-LLVM's `ReleaseModeModelRunner` takes either class; docs/deploy.md describes how to build LLVM with it. TensorFlow's
-class needs TensorFlow's runtime sources to be linked; ours has the same interface and needs nothing else. Ours may have
-several policies, one of which the compiler selects by the MD5 hash of its name, LLVM's argument `model_selector`.
+LLVM's `ReleaseModeModelRunner` takes either class; docs/deploy_forms.md describes how to build LLVM with it.
+TensorFlow's class needs TensorFlow's runtime sources to be linked; ours has the same interface and needs nothing else.
+Ours may have several policies, one of which the compiler selects by the MD5 hash of its name, LLVM's argument
+`model_selector`.
 """
 
 import dataclasses

@@ -14,7 +14,7 @@ SavedModel can hold any operation.
 
 A release_model may have several policies, which the compiler selects by name: repeat --policy_path, and --name.
 
-docs/deploy.md explains how to use each.
+docs/deploy_forms.md explains how to use each.
 """
 
 from absl import flags

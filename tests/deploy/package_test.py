@@ -11,7 +11,7 @@ from compiler_opt.deploy.deployment import Deployment
 from tests.deploy.conftest import Compiler, run
 from tests.deploy.sources import LEAN
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "deploy.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "deploy_builds.md"
 
 
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)

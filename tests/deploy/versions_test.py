@@ -42,7 +42,7 @@ def test_rollback(deployment: Deployment, tmp_path: Path) -> None:
     (tmp_path / "lean.c").write_text(LEAN)
     command = [str(prefix / "bin" / "mlgo-clang"), "-Oz", "-c", "lean.c"]
     assert f"{tmp_path}/mlgo.2/lib/" in run(command, tmp_path).stderr
-    document = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
+    document = (Path(__file__).parents[2] / "docs" / "deploy_builds.md").read_text()
     [rollback] = [line for line in document.splitlines() if line.startswith("ln -sfn ")]
     words = [word.replace("/opt/mlgo", str(prefix)) for word in shlex.split(rollback, comments=True)]
     subprocess.run(words, check=True, cwd=tmp_path)

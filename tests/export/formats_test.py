@@ -76,7 +76,8 @@ def test_what_needs_no_tensorflow_does_not_import_it(policy: Path, tmp_path: Pat
 
 
 def test_the_program_in_the_documentation(policy: Path, tmp_path: Path) -> None:
-    [program] = re.findall(r"^```cpp\n(.*?)^```$", (_ROOT / "docs" / "deploy.md").read_text(), re.MULTILINE | re.DOTALL)
+    page = (_ROOT / "docs" / "deploy_forms.md").read_text()
+    [program] = re.findall(r"^```cpp\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "decide.cpp").write_text(program)
     written = export_policy(policy, tmp_path, ["cpp"])["cpp"]
     sources = [tmp_path / "decide.cpp", *(path for path in written if path.suffix == ".cpp")]

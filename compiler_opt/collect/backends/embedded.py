@@ -26,7 +26,7 @@ def check_embedded_model(toolchain: Toolchain, decision: Decision) -> None:
     if not toolchain.require(decision.advisor.problem).embedded:
         raise ToolchainError(
             f"{toolchain.clang}: no model for {decision.advisor.problem} is built into it (it cannot set up the "
-            "release mode without a channel); use a clang that was built with one, see docs/deploy.md"
+            "release mode without a channel); use a clang that was built with one, see docs/deploy_forms.md"
         )
 
 
