@@ -8,7 +8,7 @@ programs, here h3/h3_cells. Programs are linked from objects with an address map
 of each variant, under callgrind and for its wall time; all variants must print what the base does. With
 --model_dir=$MODEL, a network of `cost_model train` is among the cost models. Prints how well each model orders the
 builds, and writes $OUT/ranking.csv and $OUT/ranking.json. After an interruption, the same command continues.
-docs/cost_models.md describes the comparison.
+docs/cost_models_ranking.md describes the comparison.
 """
 
 import functools
