@@ -65,7 +65,7 @@ step "4/7 Vocabulary: quantiles of the features"
   --seed="$seed" --gin_files=gin_configs/inlining/common.gin
 
 step "5/7 Warm start: a network that imitates the default"
-[ -d "$warm_start/policy" ] || $python compiler_opt/rl/train_bc.py --root_dir="$warm_start" --data_path="$trace" \
+[ -f "$warm_start/policy/saved_model.pb" ] || $python compiler_opt/rl/train_bc.py --root_dir="$warm_start" --data_path="$trace" \
   --vocab_path="$vocabulary" --seed="$seed" --gin_files=gin_configs/inlining/behavioral_cloning_nn_agent.gin
 
 step "6/7 Training: $minutes minutes of reinforcement learning"

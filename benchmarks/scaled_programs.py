@@ -6,12 +6,12 @@ What a policy decides wrongly about one call costs little in ordinary code. In g
 repeated, and features reach values that no training has seen. The programs are the files of benchmarks/scaled: of each,
 the lines with `@` are repeated, `@` being a number from 0, and `$` is how many they are.
 
-Exit status: 1 if a program grows by more than --max_growth, or is not compiled with the policy.
+Exit status: 1 if a program grows by more than --max_growth; 2 if one is not compiled, or not with the policy.
 """
 
 import concurrent.futures
 import dataclasses
-import re
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -145,8 +145,11 @@ def _measure(source: Path, count: int, toolchain: Toolchain, deployment: Deploym
 
 def _text(compiler: Path, source: str, folder: Path) -> TextParts:
     words = [str(compiler), f"-{_LEVEL.value}", "-w", "-c", source, "-o", "object.o"]
-    compiled = processes.run(words, timeout_s=_COMPILE_TIMEOUT_S, cwd=folder)
-    if not compiled.ok or re.search("^mlgo:|mlgo-", compiled.stderr_tail):
+    # Nothing of the user's settings of mlgo-clang, such as one that switches it off.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MLGO_")}
+    environment["MLGO_STRICT"] = "1"
+    compiled = processes.run(words, timeout_s=_COMPILE_TIMEOUT_S, cwd=folder, environment=environment)
+    if not compiled.ok or "mlgo:" in compiled.stderr_tail:
         raise CompileError(f"{source}: {compiled.describe()} {compiled.stderr_tail}")
     return read_parts(folder / "object.o")
 

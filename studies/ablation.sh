@@ -40,13 +40,13 @@ train() {
 }
 train "$runs/flips" plugin --gin_bindings=train_eval.max_compiles="$compiles"
 taught() {
-  [ -d "$runs/$1/policy" ] || train "$runs/$1" "$2" --gin_bindings=train_eval.num_iterations=0 \
+  [ -f "$runs/$1/policy/saved_model.pb" ] || train "$runs/$1" "$2" --gin_bindings=train_eval.num_iterations=0 \
     --gin_bindings=flips.first_samples=1 --gin_bindings="flips.stores=('$runs/flips/flips',)" "${@:3}"
 }
 taught taught plugin
 taught taught-portable portable
 taught taught-unbalanced unbalanced --gin_bindings=flips.project_balance=0.0
-[ -d "$runs/cloned/policy" ] || $python compiler_opt/rl/train_bc.py --root_dir="$runs/cloned" --seed=1 \
+[ -f "$runs/cloned/policy/saved_model.pb" ] || $python compiler_opt/rl/train_bc.py --root_dir="$runs/cloned" --seed=1 \
   --data_path="$runs/plugin.tfrecord" --vocab_path="$runs/vocabularies/plugin" \
   --gin_files="$gin/behavioral_cloning_nn_agent.gin"
 

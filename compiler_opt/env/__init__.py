@@ -11,6 +11,7 @@ Needs the package gymnasium (`pip install 'compiler_opt[gym]'`); docs/gymnasium.
 """
 
 import importlib.util
+import re
 
 if importlib.util.find_spec("gymnasium") is None:
     raise ImportError("compiler_opt.env needs the package gymnasium: pip install 'compiler_opt[gym]'")
@@ -24,7 +25,7 @@ __all__ = ["CompilerEnv", "EnvSettings", "compiler_env"]
 
 for _name in problem.names():
     gymnasium.register(
-        f"compiler_opt/{_name.title().replace('_', '')}-v0",
+        f"compiler_opt/{re.sub(r'[^A-Za-z0-9]', '', _name.title())}-v0",
         "compiler_opt.env.environment:compiler_env",
         kwargs={"compile_task": _name},
     )

@@ -17,6 +17,9 @@ COMBINED_OF = "combined_of"
 RULES = "rules"
 """The key of the rules that come before one policy's network, the first ones first."""
 
+RULED = "network_of_the_rules"
+"""The key of the checksum of the policy that the rules were added to."""
+
 CONSTANT = {"never": 0, "always": 1}
 """Policies that always take the same one of two actions."""
 
@@ -53,12 +56,13 @@ def combine_policies(policy_dirs: Sequence[Path | str], feature: str, thresholds
     except PolicyError as error:
         raise PolicyError(f"{', '.join(map(str, policy_dirs))}: {error}") from None
     check_width(combined, len(policies))
-    facts = [{key: value for key, value in weights.metadata.items() if key != RULES} for weights in trained]
-    if all(each == facts[0] for each in facts):
-        # One training's policy, with rules: what is known of the training still holds.
-        metadata = {**facts[0], RULES: _rules([each.metadata for each in policies], policy_dirs, feature, thresholds)}
+    ruled = {weights.metadata.get(RULED) or weights.checksum() for weights in trained}
+    if len(ruled) == 1:
+        # One policy, with rules: what is known of its training still holds.
+        rules = _rules([each.metadata for each in policies], policy_dirs, feature, thresholds)
+        metadata = {**trained[0].metadata, RULES: rules, RULED: ruled.pop()}
     else:
-        shown = ", ".join(f"{threshold:g}" for threshold in thresholds)
+        shown = ", ".join(map(_number, thresholds))
         metadata = shared_metadata(trained, problem, f"{len(policies)} policies, by {feature} at {shown}")
         metadata[COMBINED_OF] = [weights.checksum() for weights in trained]
     combined = dataclasses.replace(combined, metadata=metadata)
@@ -66,11 +70,15 @@ def combine_policies(policy_dirs: Sequence[Path | str], feature: str, thresholds
     return combined
 
 
+def _number(value: float) -> str:
+    return f"{value:.15g}"
+
+
 def _rules(
     facts: Sequence[Mapping[str, Json]], policy_dirs: Sequence[Path | str], feature: str, thresholds: Sequence[float]
 ) -> list[Json]:
     """What comes before one training's network: constant policies, then the rules that its policies have."""
-    bounds = [None, *(f"{threshold:g}" for threshold in thresholds), None]
+    bounds = [None, *map(_number, thresholds), None]
     rules: list[Json] = []
     earlier: list[Json] = []
     several = len([each for each in policy_dirs if each not in CONSTANT]) > 1

@@ -9,7 +9,7 @@ from compiler_opt.errors import PolicyError
 from compiler_opt.policies.weights import TRANSFORMS, NetworkWeights
 
 _SURE = 16.0
-"""Logits of a constant policy: beyond all margins."""
+"""The logit of what a constant policy does; the other's is as far below 0."""
 
 
 def mean_network(networks: Sequence[NetworkWeights]) -> NetworkWeights:
@@ -45,10 +45,12 @@ def constant_network(like: NetworkWeights, action: int) -> NetworkWeights:
     """A network that always takes this one of two actions, for `gated_network`: it observes what another one does.
 
     Raises:
-      PolicyError: the other network is not for two actions.
+      PolicyError: the other network is not for two actions, or its margin is so large that it always abstains.
     """
     if len(like.biases[-1]) != 2:
         raise PolicyError("constant policy: expected to combine it with policies for two actions, such as inlining")
+    if like.margin >= 2 * _SURE:
+        raise PolicyError(f"constant policy: expected a margin below {2 * _SURE:g}, found {like.margin:g}")
     logits = np.array([-1, 1], np.float32) * (_SURE if action else -_SURE)
     kernels = (np.zeros((len(like.kernels[0]), 1), np.float32), np.zeros((1, 2), np.float32))
     return dataclasses.replace(like, kernels=kernels, biases=(np.zeros(1, np.float32), logits))

@@ -346,9 +346,12 @@ def clone(
         except PolicyError as error:
             raise PolicyError(f"{trace.path}: {error}") from error
     echo(f"{len(training)} decisions of {training.num_modules} modules; {held_out.num_modules} modules held out")
-    history = History(root_dir, 0)
     # An earlier policy of this folder stays until there is another one that is finished.
-    keeps_earlier = is_finished(root_dir)
+    try:
+        keeps_earlier = is_finished(root_dir)
+    except PolicyError:
+        keeps_earlier = False  # It cannot be read.
+    history = History(root_dir, 0)
     elapsed_s, kept = 0.0, ""
 
     def record(entry: Mapping[str, float]) -> None:

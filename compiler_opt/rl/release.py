@@ -36,6 +36,7 @@ from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problem import AnyProblem
 from compiler_opt.report.table import Cell, Change, Table
 from compiler_opt.rl.config import POLICY_DIR
+from compiler_opt.rl.unfinished_policy import finished_policy
 
 MEAN = "mean"
 """The name of the candidate that is the mean of all."""
@@ -78,7 +79,7 @@ def gather(training_dirs: Sequence[Path]) -> dict[str, NetworkWeights]:
     """The policies of trainings by the names of their folders and, of several, their mean.
 
     Raises:
-      PolicyError: a training has no intact policy, or the policies have no mean.
+      PolicyError: a training is not finished or has no intact policy, or the policies have no mean.
       ConfigError: two folders have the same name, or they are too many.
     """
     found: dict[str, NetworkWeights] = {}
@@ -86,7 +87,7 @@ def gather(training_dirs: Sequence[Path]) -> dict[str, NetworkWeights]:
         name = directory.resolve().name
         if name in found or name == MEAN:
             raise ConfigError(f"{directory}: expected folders of different names, other than {MEAN}; rename one")
-        found[name] = NetworkWeights.load(directory / POLICY_DIR)
+        found[name] = finished_policy(directory / POLICY_DIR)
     if len(found) >= MAX_POLICIES:
         raise ConfigError(f"expected at most {MAX_POLICIES - 1} trainings, found {len(found)}; leave some out")
     if len(found) < 2:

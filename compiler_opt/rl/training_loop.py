@@ -32,7 +32,7 @@ from compiler_opt.rl.learner import save_run_policy
 from compiler_opt.rl.progress import Plan, Progress
 from compiler_opt.rl.time_profile import profile_entry
 from compiler_opt.rl.training_context import TrainingContext, log_changed_settings, origin
-from compiler_opt.rl.unfinished_policy import is_finished, save_unfinished_policy
+from compiler_opt.rl.unfinished_policy import UNFINISHED, is_finished, save_unfinished_policy
 
 _LOG = logging.getLogger(__name__)
 
@@ -208,7 +208,9 @@ def _policy(
 ) -> NetworkWeights:
     """The policy as it would be saved now."""
     weights = policy()
-    return dataclasses.replace(weights, metadata={**_metadata(context, algorithm, progress), **weights.metadata})
+    # The warm start's policy, if nothing was learned yet, may be of an unfinished run; this one is its own.
+    known = {key: value for key, value in weights.metadata.items() if key != UNFINISHED}
+    return dataclasses.replace(weights, metadata={**_metadata(context, algorithm, progress), **known})
 
 
 def _metadata(context: TrainingContext, algorithm: Algorithm, progress: Progress) -> dict[str, Any]:
@@ -298,7 +300,7 @@ def _interruption(context: TrainingContext, checkpoints: Checkpoints) -> str:
     compared = ""
     if context.validation is not None:
         compared = ", the best one on the validation corpus so far"
-    elif rewards and rewards[-1] > 0:
+    elif rewards and rewards[-1] >= 0:
         compared = f"; the last iteration's rollouts are {rewards[-1]:.2%} better than the default"
     elif rewards:
         compared = (

@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 from pathlib import Path
 
-from compiler_opt.errors import OutputError
+from compiler_opt.errors import OutputError, PolicyError
 from compiler_opt.files import replaced_folder
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.config import POLICY_DIR, SAVED_POLICY
@@ -28,6 +28,17 @@ def is_finished(root_dir: Path) -> bool:
     """Whether a run's folder has the policy of a finished run. Raises PolicyError if the policy is damaged."""
     policy_dir = root_dir / POLICY_DIR
     return policy_dir.exists() and UNFINISHED not in NetworkWeights.load(policy_dir).metadata
+
+
+def finished_policy(policy_dir: Path) -> NetworkWeights:
+    """A policy's weights. Raises PolicyError if it is damaged, or of a run that was not finished."""
+    weights = NetworkWeights.load(policy_dir)
+    if (how_far := weights.metadata.get(UNFINISHED)) is not None:
+        raise PolicyError(
+            f"{policy_dir}: expected the policy of a finished run, found one of {how_far}; the command that began "
+            "the run resumes it"
+        )
+    return weights
 
 
 def save_network(directory: Path, weights: NetworkWeights) -> None:

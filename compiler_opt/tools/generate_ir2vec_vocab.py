@@ -10,7 +10,7 @@ from absl import flags
 
 from compiler_opt.corpus import ir2vec_vocabulary
 from compiler_opt.errors import CorpusError
-from compiler_opt.files import write_json
+from compiler_opt.files import check_writable, write_json
 from compiler_opt.llvm.ir2vec import MAX_DIMENSIONS, read_vocabulary
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
@@ -27,6 +27,7 @@ _SEED = shared_flags.seed("the training")
 @entry_point.command
 def entry() -> None:
     output = _OUTPUT_PATH.value
+    check_writable(output)
     corpus, toolchain = _CORPUS.read(_CLANG_PATH.value)
     tool = toolchain.tool("llvm-ir2vec")
     names = ir2vec_vocabulary.read_entities(tool)

@@ -72,7 +72,7 @@ taught() {
 trained=""
 for seed in "${seeds[@]}"; do
   start=$runs/$name/taught-$seed
-  [ -d "$start/policy" ] || taught "$start" "$seed"
+  [ -f "$start/policy/saved_model.pb" ] || taught "$start" "$seed"
   train "$runs/$name/seed-$seed" "$seed" "$observed" ppo_from_flips.gin --warmstart_policy_dir="$start/policy" \
     --max_minutes="${PPO_MINUTES:-26}"
   trained+="${trained:+,}$runs/$name/seed-$seed"

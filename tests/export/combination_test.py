@@ -13,7 +13,7 @@ import pytest
 from compiler_opt import pretrained
 from compiler_opt import problem as problems
 from compiler_opt.errors import PolicyError
-from compiler_opt.export.combination import COMBINED_OF, RULES, combine_policies, save_combination
+from compiler_opt.export.combination import COMBINED_OF, RULED, RULES, combine_policies, save_combination
 from compiler_opt.policies.joined import gated_network
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.binary import BinaryPolicy
@@ -163,11 +163,17 @@ def test_rules_and_a_policy(tmp_path: Path) -> None:
     weights = combine_policies(["always", _save(tmp_path / "a", trained), "never"], "node_count", [3, 5])
     assert weights.margin == trained.margin
     rules = ["always if node_count < 3", "never if node_count >= 5"]
-    assert weights.metadata == {**trained.metadata, RULES: rules}
+    assert weights.metadata == {**trained.metadata, RULES: rules, RULED: trained.checksum()}
     more = combine_policies([_save(tmp_path / "b", weights), "never", "always"], "edge_count", [1, 2])
     assert more.metadata[RULES] == ["never if 1 <= edge_count < 2", "always if edge_count >= 2", *rules]
     inner = combine_policies([tmp_path / "b", tmp_path / "a"], "edge_count", [4])
-    assert inner.metadata == {**trained.metadata, RULES: [f"{rule}, where edge_count < 4" for rule in rules]}
+    conditional = [f"{rule}, where edge_count < 4" for rule in rules]
+    assert inner.metadata == {**trained.metadata, RULES: conditional, RULED: trained.checksum()}
+    other = _save(tmp_path / "c", dataclasses.replace(_network(1, (8,)), margin=0.5, metadata=trained.metadata))
+    assert RULES not in combine_policies([tmp_path / "b", other], "edge_count", [4]).metadata
+    sure = _save(tmp_path / "d", dataclasses.replace(trained, margin=32.0))
+    with pytest.raises(PolicyError, match="constant policy: expected a margin below 32, found 32"):
+        combine_policies(["always", sure], "node_count", [3])
     rng = np.random.default_rng(0)
     columns = {name: rng.integers(0, 9, 500) for name in weights.features}
     (off, on), (trained_off, trained_on) = (BinaryPolicy(each).logits(columns).T for each in (weights, trained))

@@ -32,7 +32,7 @@ def entry() -> None:
     policies = [path if path in CONSTANT else pretrained.folder(path) for path in _POLICY_PATH.value]
     weights = save_combination(policies, _FEATURE.value, _THRESHOLD.value, output)
     layers = "-".join(str(len(bias)) for bias in weights.biases)
-    print(f"{output}: {weights.metadata['method']}, dense layers {layers}")
+    print(f"{output}: {weights.metadata.get('method', 'rules before a network')}, dense layers {layers}")
 
 
 if __name__ == "__main__":

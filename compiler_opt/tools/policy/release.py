@@ -24,8 +24,8 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.evaluate import EvaluationSettings
 from compiler_opt.evaluation.margins import MARGINS
 from compiler_opt.files import check_folder_writable
-from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.release import add_results, choose, gather, release, with_best_margin, write_logs
+from compiler_opt.rl.unfinished_policy import finished_policy
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 from compiler_opt.tools.progress import rollout_bar
@@ -63,7 +63,7 @@ def entry() -> None:
         return
     check_folder_writable(history_dir)
     policy: Path | None = _POLICY_PATH.value
-    candidates = gather(training_dirs) if policy is None else {policy.resolve().name: NetworkWeights.load(policy)}
+    candidates = gather(training_dirs) if policy is None else {policy.resolve().name: finished_policy(policy)}
     problem = _COMPILE_TASK.load()
     corpus, toolchain = _CORPUS.read(_CLANG_PATH.value)
     settings = EvaluationSettings(num_workers=_NUM_WORKERS.value)
