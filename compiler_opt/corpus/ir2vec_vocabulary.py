@@ -17,6 +17,7 @@ import numpy as np
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ProtocolError, ToolchainError
 from compiler_opt.llvm import processes
+from compiler_opt.llvm.sandbox import Sandbox
 
 _ARGUMENTS = ("Function", "Pointer", "Constant", "Variable")
 _MAX_STDOUT_BYTES = 1 << 30
@@ -32,7 +33,7 @@ def read_entities(tool: Path) -> tuple[str, ...]:
     Raises:
       ToolchainError: the tool cannot be run, or prints something else.
     """
-    result = processes.run([str(tool), "entities"])
+    result = processes.run([str(tool), "entities"], sandbox=Sandbox.for_folder(None))
     lines = [line.split("\t") for line in result.stdout.decode("ascii", "replace").splitlines()[1:]]
     if not result.ok or not lines or any(line[1:] != [str(number)] for number, line in enumerate(lines)):
         raise ToolchainError(f"{tool}: expected a list of entities, found {result.stdout[:80]!r}")
@@ -47,7 +48,7 @@ def triplets(modules: Sequence[Module], tool: Path, num_workers: int = 1) -> Ite
 
 def _triplets(module: Module, tool: Path) -> np.ndarray | str:
     command = [str(tool), "triplets", str(module.bitcode_path)]
-    result = processes.run(command, max_stdout_bytes=_MAX_STDOUT_BYTES)
+    result = processes.run(command, max_stdout_bytes=_MAX_STDOUT_BYTES, sandbox=Sandbox.for_folder(None))
     if not result.ok:
         return f"{module.name}: {tool.name}: {result.describe()}"
     found = {match.groups() for line in result.stdout.split(b"\n") if (match := _LINE.fullmatch(line))}

@@ -30,7 +30,7 @@ from compiler_opt.rl.history import History
 from compiler_opt.rl.learner import gradient_steps, minibatch_order, save_run_policy
 from compiler_opt.rl.trace_files import Trace
 from compiler_opt.rl.truncated_sequences import sequences_per_step, truncate
-from compiler_opt.rl.unfinished_policy import is_finished, save_unfinished_policy
+from compiler_opt.rl.unfinished_policy import how_far_kept, is_finished, save_unfinished_policy
 from compiler_opt.spaces.action_space import ActionSpace
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
@@ -347,12 +347,9 @@ def clone(
             raise PolicyError(f"{trace.path}: {error}") from error
     echo(f"{len(training)} decisions of {training.num_modules} modules; {held_out.num_modules} modules held out")
     # An earlier policy of this folder stays until there is another one that is finished.
-    try:
-        keeps_earlier = is_finished(root_dir)
-    except PolicyError:
-        keeps_earlier = False  # It cannot be read.
+    keeps_earlier = is_finished(root_dir)
     history = History(root_dir, 0)
-    elapsed_s, kept = 0.0, ""
+    elapsed_s = 0.0
 
     def record(entry: Mapping[str, float]) -> None:
         nonlocal elapsed_s
@@ -381,17 +378,16 @@ def clone(
         return dataclasses.replace(cloned.weights, metadata=metadata)
 
     def keep(cloned: Cloned) -> None:
-        nonlocal kept
         if not keeps_earlier:
             how_far = f"{cloned.best['iteration']} of {config.num_epochs} epochs"
             save_unfinished_policy(root_dir, described(cloned), how_far)
-            kept = how_far
 
     try:
         cloned = Cloner(head, trace.advice.name, network, config).clone(training, held_out, record, keep)
         weights, space = described(cloned), problem.decision.action_space
         policy_dir = save_run_policy(root_dir, weights, space, trace.advice.name, trace.features)
     except KeyboardInterrupt:
+        kept = how_far_kept(root_dir)
         what = "that of an earlier cloning" if keeps_earlier else f"the best so far, after {kept}"
         policy = f"the policy in {root_dir / POLICY_DIR} is {what}" if keeps_earlier or kept else "no policy yet"
         raise KeyboardInterrupt(f"{policy}; the same command starts again from the first epoch") from None

@@ -25,9 +25,17 @@ def save_unfinished_policy(root_dir: Path, weights: NetworkWeights, how_far: str
 
 
 def is_finished(root_dir: Path) -> bool:
-    """Whether a run's folder has the policy of a finished run. Raises PolicyError if the policy is damaged."""
-    policy_dir = root_dir / POLICY_DIR
-    return policy_dir.exists() and UNFINISHED not in NetworkWeights.load(policy_dir).metadata
+    """Whether a run's folder has the intact policy of a finished run; another one may be replaced."""
+    with contextlib.suppress(PolicyError):
+        return UNFINISHED not in NetworkWeights.load(root_dir / POLICY_DIR).metadata
+    return False
+
+
+def how_far_kept(root_dir: Path) -> str:
+    """How far the run was whose unfinished policy is in a run's folder; empty if there is none."""
+    with contextlib.suppress(PolicyError):
+        return str(NetworkWeights.load(root_dir / POLICY_DIR).metadata.get(UNFINISHED, ""))
+    return ""
 
 
 def finished_policy(policy_dir: Path) -> NetworkWeights:

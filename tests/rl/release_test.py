@@ -139,7 +139,7 @@ def test_the_mean_records_the_seeds(tmp_path: Path) -> None:
     mean = gather(folders)[MEAN]
     assert mean.biases[-1][1] == pytest.approx((1 + 2 + 4) / 3)
     assert mean.metadata["trainings"] == {f"seed-{seed}": {"seed": seed} for seed in (1, 2, 4)}
-    assert "seed-4 {'seed': 4}" in mean.card().to_markdown()
+    assert "seed-4 seed 4" in mean.card().to_markdown()
     assert list(gather(folders[:1])) == ["seed-1"]
 
 
