@@ -11,6 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from compiler_opt.deploy.decision_files import DeployedDecisions
+from compiler_opt.deploy.deployment import deploy
+from compiler_opt.deploy.policies import PolicyRequest
+from compiler_opt.pass_options.sets import OptionSets
+from compiler_opt.policies.decisions import Decisions
 from tests.deploy.conftest import Compiler, run
 from tests.deploy.sources import FAT, LEAN
 
@@ -18,6 +23,8 @@ USED = "with the policy or options"
 OTHER_LEVEL = "neither policy nor options for this level or target"
 NO_CODE = "no code is generated, as in preprocessing and plain links"
 FILES = "files of the deployment are missing or damaged"
+PART = "only a part of the deployment: other files are missing or damaged"
+WARNED = "clang alone or a part of the deployment, with a warning"
 CRASH = "the compiler crashed with the policy or options"
 FAILURE = "the compiler failed with the policy or options"
 USER_ERROR = "clang alone has errors, too"
@@ -53,7 +60,7 @@ def counted(compiler: Compiler, place: Path, arguments: str, **environment: str)
 
 
 def alone(reason: str, warns: bool = False) -> dict[str, int]:
-    return {"clang alone, with a warning" if warns else "clang alone, as it should": 1, reason: 1}
+    return {WARNED if warns else "clang alone, as it should": 1, reason: 1}
 
 
 def test_what_each_command_line_counts_as(compiler: Compiler, place: Path) -> None:
@@ -94,6 +101,33 @@ def test_failures_by_reason(damageable: Compiler, place: Path) -> None:
     damageable.plugin.unlink()
     assert counted(damageable, place, arguments) == alone(FILES, warns=True)
     assert counted(damageable, place, arguments, **strict) == {"failed": 1, REFUSED: 1}
+
+
+def test_a_lost_part_is_no_success(compiler: Compiler, policy_dir: Path, place: Path) -> None:
+    """The options remain where the policy is lost, and the policy where its decisions are."""
+    Decisions({}, {"problem": "inlining", "llvm": f"{compiler.major}.1.0"}).save(place / "decisions.json")
+    request, clangs = [PolicyRequest(policy_dir)], [compiler.clang]
+    options = OptionSets({"Oz": ("-disable-lsr",), "O2": ("-disable-lsr",)})
+    with_options = deploy(request, place / "options", clangs, options=options)
+    with_decisions = deploy(request, place / "decisions", clangs, decisions=[place / "decisions.json"])
+    lost = (
+        (with_options, f"mlgo-inliner-{compiler.major}.so"),
+        (with_decisions, DeployedDecisions.file_name(compiler.major)),
+    )
+    for deployed, name in lost:
+        damaged = dataclasses.replace(compiler, prefix=deployed.prefix)
+        assert counted(damaged, place, "-Oz -c lean.c") == {USED: 1}
+        (deployed.prefix / "lib" / name).unlink()
+        assert "warning: mlgo: " in damaged.run(["-Oz", "-c", "lean.c"], place).stderr
+        assert counted(damaged, place, "-Oz -c lean.c") == alone(PART, warns=True)
+        for source in ("lean.c", "fat.c"):
+            assert counted(damaged, place, f"-Oz -c {source}", MLGO_NEVER_WORSE="1") == alone(PART, warns=True)
+        assert counted(damaged, place, "-Oz -c bad.c") == {"failed": 1, USER_ERROR: 1}
+        assert counted(damaged, place, "-Oz -c lean.c", MLGO_STRICT="1") == {"failed": 1, REFUSED: 1}
+    # What the lost policy has no say in is as it should be.
+    damaged = dataclasses.replace(compiler, prefix=with_options.prefix)
+    assert counted(damaged, place, "-O2 -c lean.c") == {USED: 1}
+    assert counted(damaged, place, "-Oz -E lean.c") == alone(NO_CODE)
 
 
 def test_every_one_of_many_is_counted(compiler: Compiler, place: Path) -> None:
@@ -183,6 +217,22 @@ def test_a_damaged_file_and_a_limit_on_files(compiler: Compiler, place: Path) ->
     result = run(command, place, {"MLGO_STATS": str(place / "stats")})
     assert (result.returncode, result.stderr) == (0, "")
     assert "area" in result.stdout
+
+
+def test_a_file_without_a_sensible_time_is_not_ours(compiler: Compiler, place: Path) -> None:
+    file, variables = place / "stats" / "mlgo-stats", {"MLGO_STATS": str(place / "stats")}
+    for since in ("9000000000000000000", "18446744073709551615", "99999999999999999999", "-7", "253402300800"):
+        text = f"mlgo-clang statistics 1\nsince {since}\nused 3\n"
+        file.write_text(text)
+        result = compiler.run(["-Oz", "-c", "lean.c"], place, variables)
+        assert (result.returncode, result.stderr) == (0, "")
+        for command, verb in (("--mlgo-stats", "read"), ("--mlgo-zero-stats", "write")):
+            shown = compiler.run([command], place, variables)
+            message = f"cannot {verb} it: it is no file of such statistics; remove it"
+            assert (shown.returncode, shown.stderr) == (1, f"error: mlgo: MLGO_STATS: {file}: {message}\n")
+        assert file.read_text() == text
+    file.write_text("mlgo-clang statistics 1\nsince 253402300799\nused 3\n")
+    assert compiler.run(["--mlgo-stats"], place, variables).stdout.startswith("since 9999-12-31 23:59:59 UTC\n")
 
 
 def test_help_fits_on_a_screen(compiler: Compiler, place: Path) -> None:

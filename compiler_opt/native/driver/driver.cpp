@@ -132,7 +132,7 @@ class Driver {
   }
 
   // Checks the files of a policy that decides here. What cannot be used is left out, with a warning; if strict, it is an error.
-  bool is_usable(Policy &policy, bool is_alone) const {
+  bool is_usable(Policy &policy, bool is_alone) {
     std::string problem = policy.library_problem(), consequence = "; compiling without these decisions";
     bool usable = problem.empty();
     if (usable) {
@@ -148,6 +148,7 @@ class Driver {
     else
       consequence = is_alone ? "; compiling with plain " + name_ : policy.consequence_without();
     print_message("warning", problem + consequence + "; deploy the policy again");
+    statistics_.lose_a_part();
     return usable;
   }
 
@@ -375,7 +376,7 @@ class Driver {
   std::string name_;  // of the compiler, for messages
   bool is_cpp_ = false;
   Settings settings_;
-  const Statistics statistics_;
+  Statistics statistics_;
   std::string prefix_, clang_;
   std::vector<Policy> policies_;  // all of them; from `run` on, those that decide in this compilation
   Words options_;      // of LLVM's passes, for this compilation

@@ -31,7 +31,7 @@ namespace mlgo {
 enum class Event {
   kUsed,
   kOtherLevel, kNoCode, kDisabled, kReadOnce, kUnsupported, kNotComparable, kPlainIsBetter,
-  kFiles, kProcess, kCrash, kFailure,
+  kFiles, kPart, kProcess, kCrash, kFailure,
   kUserError, kRefused,
 };
 
@@ -42,9 +42,14 @@ class Statistics {
       path_ = std::string(folder) + "/mlgo-stats";
   }
 
+  // A policy, or its decisions, are left out of this compilation, with a warning.
+  void lose_a_part() { lost_a_part_ = true; }
+
   void count(Event event) const {
     if (path_[0] != '/')
       return;  // It is unset, or another folder for each compilation.
+    if (lost_a_part_ && event < Event::kFiles)  // Those are without a warning.
+      event = Event::kPart;
     if (const int file = open_file(O_RDWR | O_CREAT); file >= 0) {
       Numbers numbers;
       if (numbers.read(file)) {
@@ -62,10 +67,7 @@ class Statistics {
     const int file = open_file(O_RDWR);
     if (file < 0 ? errno != ENOENT || access(folder().c_str(), W_OK | X_OK) != 0 : !numbers.read(file))
       fail_to("read", file);
-    char since[32];
-    const time_t seconds = static_cast<time_t>(numbers.since_s);
-    std::strftime(since, sizeof since, "%F %T UTC", std::gmtime(&seconds));
-    std::string text = file < 0 ? "nothing counted yet\n" : std::string("since ") + since + "\n";
+    std::string text = file < 0 ? "nothing counted yet\n" : "since " + numbers.since() + "\n";
     for (size_t first = 0, end; first < std::size(kEvents); first = end) {
       uint64_t sum = 0;
       for (end = first; end < std::size(kEvents) && (end == first || !kEvents[end].group); ++end)
@@ -103,7 +105,8 @@ class Statistics {
       {"unsupported", nullptr, "options or a mode that only clang itself understands"},
       {"not_comparable", nullptr, "never worse: there is no output to compare"},
       {"plain_is_better", nullptr, "never worse: clang's object is the better one"},
-      {"files", "clang alone, with a warning", "files of the deployment are missing or damaged"},
+      {"files", "clang alone or a part of the deployment, with a warning", "files of the deployment are missing or damaged"},
+      {"part", nullptr, "only a part of the deployment: other files are missing or damaged"},
       {"process", nullptr, "no /proc, or too few free descriptors"},
       {"crash", nullptr, "the compiler crashed with the policy or options"},
       {"failure", nullptr, "the compiler failed with the policy or options"},
@@ -117,15 +120,22 @@ class Statistics {
     // Returns false if the file is neither empty nor ours.
     bool read(int file) {
       const std::string text = content_of(file, kMaxBytes);
-      errno = EBADMSG;
       if (text.empty())
         return true;
-      if (!starts_with(text, kTitle))
-        return false;
       since_s = number(text, "since", since_s);
       for (size_t index = 0; index < std::size(kEvents); ++index)
         events[index] = number(text, kEvents[index].key, 0);
-      return true;
+      const bool is_ours = starts_with(text, kTitle) && !since().empty();
+      errno = EBADMSG;
+      return is_ours;
+    }
+
+    // Empty if that is no sensible time.
+    std::string since() const {
+      const time_t seconds = static_cast<time_t>(since_s);
+      const std::tm *time = since_s <= kLastS ? std::gmtime(&seconds) : nullptr;
+      char text[32];
+      return time && std::strftime(text, sizeof text, "%F %T UTC", time) != 0 ? text : "";
     }
 
     bool write(int file) const {
@@ -149,6 +159,7 @@ class Statistics {
   static constexpr size_t kMaxBytes = 1 << 12;
   static constexpr std::string_view kTitle = "mlgo-clang statistics 1\n";
   static constexpr int kPatienceMs = 1000;
+  static constexpr uint64_t kLastS = 253'402'300'799;  // the end of the year 9999
 
   // The file with its lock, or -1 with errno. What somebody else may have put in its place, a link above all, is refused.
   int open_file(int flags) const {
@@ -193,6 +204,7 @@ class Statistics {
   }
 
   std::string path_;
+  bool lost_a_part_ = false;
 };
 
 }  // namespace mlgo
