@@ -140,4 +140,4 @@ def test_what_is_missing_is_named(place: Path, clang: str) -> None:
     """The shipped file names one that the user has to bring."""
     arguments = (f"--clang_path={clang}", f"--data_path={place / 'corpus'}", f"--output_path={place / 'no'}")
     error = run("tools/generate_default_trace", *arguments, f"--gin_files={_GIN}/ir2vec.gin", status=2)
-    assert "inlining.ir2vec_vocabulary: seedEmbeddingVocab75D.json: cannot be read: No such file" in error
+    assert "inlining.ir2vec_vocabulary: ir2vec_vocabulary.json: cannot be read: No such file" in error

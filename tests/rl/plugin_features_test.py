@@ -64,7 +64,7 @@ def test_only_the_trace_needs_the_setting(clang_path: str, place: Path, tmp_path
     run("rl/train_locally", *data, f"--root_dir={tmp_path / 'training'}", start, *_TRAIN)
     policy_dir = tmp_path / "training" / "policy"
     weights = NetworkWeights.load(policy_dir)
-    assert len(weights.features) == 38 + 19 and weights.features[38:] == plugin_features.NAMES
+    assert len(weights.features) == 38 + len(plugin_features.NAMES) and weights.features[38:] == plugin_features.NAMES
     (entry,) = map(json.loads, (tmp_path / "training" / "history.jsonl").read_text().splitlines())
     assert entry["failures"] == 0
     evaluated = (f"--policy_path={policy_dir}", f"--output_path={tmp_path / 'evaluation'}", "--baselines=never")
