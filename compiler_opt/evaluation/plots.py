@@ -128,6 +128,22 @@ def change_bars(names: Sequence[str], changes: Sequence[float], label: str) -> M
     return _svg(figure, "changes")
 
 
+def trade_off(names: Sequence[str], sizes: Sequence[float], costs: Sequence[float], labels: tuple[str, str]) -> Markup:
+    """Relative changes of a size and of a cost as points with names, joined in order; both began at the origin."""
+    figure = Figure(figsize=(5.6, 3.4), layout="constrained")
+    axes = figure.subplots()
+    x, y = _percent(sizes), _percent(costs)
+    axes.plot(x, y, "o-", color=_COLORS["accent"], markersize=4, linewidth=1)
+    axes.plot([0], [0], "o", color=_COLORS["text"], markersize=4)
+    for name, place in zip(names, zip(x, y, strict=True), strict=True):
+        axes.annotate(name, place, (4, 4), textcoords="offset points", color=_COLORS["muted"], fontsize=8)
+    axes.axhline(0, color=_COLORS["muted"], linewidth=0.8)
+    axes.yaxis.set_major_formatter(_PERCENT_TICKS)
+    axes.set_ylabel(labels[1], color=_COLORS["muted"], fontsize=9)
+    _style(axes, labels[0], zero_line=True, grid="y")
+    return _svg(figure, "trade-off")
+
+
 def _bar_figure(num_bars: int) -> Figure:
     return Figure(figsize=(9, 0.9 + 0.34 * max(2, num_bars)), layout="constrained")
 

@@ -74,6 +74,7 @@ class Optimization:
       folder: the absolute path of `settings.output`.
       echo: prints a line.
       notes: sentences about how the program was built, to which steps add.
+      num_headings: of the objective.
     """
 
     program: Program
@@ -83,9 +84,10 @@ class Optimization:
     state: State
     echo: Callable[[str], Any]
     notes: list[str]
+    num_headings: int
 
     def heading(self, number: int, text: str) -> None:
-        self.echo(f"\n== {number}/7 {text}")
+        self.echo(f"\n== {number}/{self.num_headings} {text}")
 
     def variant(
         self, name: str, *options: str, compilers: Compilers | None = None, linking: tuple[str, ...] = ()

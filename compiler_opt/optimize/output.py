@@ -11,7 +11,16 @@ from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.report_parts import change_headline, write_report
 from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.measure.attribution import METRICS
-from compiler_opt.optimize.results import Measured, Result, SizeResult, SpeedResult, TargetSize
+from compiler_opt.optimize.results import (
+    BenchmarkResult,
+    ColdStep,
+    Measured,
+    Result,
+    SizeAtSpeedResult,
+    SizeResult,
+    SpeedResult,
+    TargetSize,
+)
 from compiler_opt.optimize.state import Cost
 from compiler_opt.report import page
 from compiler_opt.report.formatting import (
@@ -28,7 +37,7 @@ _MAX_BARS = 40
 _MAX_NAMED = 8
 
 
-def write(result: SizeResult | SpeedResult, folder: Path, history: History | None = None) -> Path:
+def write(result: Result, folder: Path, history: History | None = None) -> Path:
     """Writes all files into a folder, see `report_parts.write_report`; returns the page's path.
 
     The page has a plot of the training if its history is given.
@@ -47,7 +56,7 @@ def write(result: SizeResult | SpeedResult, folder: Path, history: History | Non
         for target in result.targets
     ]
     tables: dict[str, list[dict[str, Any]]] = {"targets.csv": rows}
-    if isinstance(result, SpeedResult):
+    if isinstance(result, BenchmarkResult):
         changes = result.functions.items()
         tables["functions.csv"] = [{"function": name, "change": round(change)} for name, change in changes]
     return write_report(folder, tables, result.to_json(), render(result, history))
@@ -56,18 +65,18 @@ def write(result: SizeResult | SpeedResult, folder: Path, history: History | Non
 def terminal_table(result: Result) -> str:
     """The result as plain text."""
     table, lines = _targets(result), _test_lines(result)
-    if isinstance(result, SpeedResult):
-        table, lines = _builds(result), [*_wall_lines(result), *lines, _search_line(result)]
+    if isinstance(result, BenchmarkResult):
+        table, lines = _builds(result), [*_wall_lines(result), *lines, *_how_lines(result)]
     cost = (
         f"cost: {duration_text(result.cost.wall_s)}, {result.cost.cpu_s:,.0f} CPU seconds, "
         f"{count_text(result.cost.compiles, 'compilation')}"
     )
     lines += [cost, *(_change_lines(result) if isinstance(result, SizeResult) else []), *result.notes[1:]]
-    lines += [_outcome(result)] if isinstance(result, SpeedResult) else _nothing(result)
+    lines += [_outcome(result)] if isinstance(result, BenchmarkResult) else _nothing(result)
     return "\n".join([*table.lines(), "", *lines])
 
 
-def _builds(result: SpeedResult) -> Table:
+def _builds(result: BenchmarkResult) -> Table:
     def row(name: str, value: Callable[[Measured], int]) -> list[Cell]:
         plain, profiled, optimized = map(value, (result.default, result.profiled, result.optimized))
         changes = [Change(relative_change(plain, each)) for each in (profiled, optimized)]
@@ -85,20 +94,50 @@ def _builds(result: SpeedResult) -> Table:
     return Table(["benchmark", "plain", "profile", "change", "optimized", "change"], rows)
 
 
-def _wall_lines(result: SpeedResult) -> Iterator[str]:
+def _wall_lines(result: BenchmarkResult) -> Iterator[str]:
     for name, times in zip(("plain", "profile", "optimized"), result.wall, strict=False):
         change, low, high = (change_text(each - 1) for each in dataclasses.astuple(times.ratio))
         yield f"wall time, {name}: {times.seconds.value:.3f} s, {change} ({low} to {high}, 95%)"
 
 
-def _search_line(result: SpeedResult) -> str:
+def _how_lines(result: BenchmarkResult) -> list[str]:
+    if isinstance(result, SizeAtSpeedResult):
+        return _steps(result).lines()
+    assert isinstance(result, SpeedResult)
     where = count_text(result.hot_functions, "hot function")
     how = count_text(result.compiles, "compilation")
-    return f"search: {count_text(result.num_decisions, 'decision')} in {where}, found by {how}"
+    return [f"search: {count_text(result.num_decisions, 'decision')} in {where}, found by {how}"]
 
 
-def _outcome(result: SpeedResult) -> str:
+def _steps(result: SizeAtSpeedResult) -> Table:
+    """The builds to choose from."""
+
+    def row(step: ColdStep) -> list[Cell]:
+        plain, build = result.default, step.measured
+        pairs = (
+            (plain.text_bytes, build.text_bytes),
+            (plain.counts.instructions, build.counts.instructions),
+            (plain.counts.cycles, build.counts.cycles),
+        )
+        kept = "kept" if step.cold == result.kept else ""
+        name = f"the last {100 * step.cold:g}%" if step.cold else "nothing"
+        return [name, kept, *(Change(relative_change(*pair)) for pair in pairs)]
+
+    names = ["of what runs, for size", "", "text", "instructions", "estimated cycles"]
+    return Table(names, list(map(row, result.steps)), num_text_columns=2)
+
+
+def _outcome(result: BenchmarkResult) -> str:
     """A sentence about what is kept, and why."""
+    if isinstance(result, SizeAtSpeedResult):
+        if result.kept is None:
+            return f"Kept: plain clang {result.options[0]}, since no smaller build is as fast."
+        part = f", with functions that have the last {100 * result.kept:g}% of what runs compiled for size"
+        return (
+            f"Kept: the profile{part if result.kept else ' alone'}: "
+            f"{change_text(result.change)} of linked text, and the benchmark executes no more instructions."
+        )
+    assert isinstance(result, SpeedResult)
     if result.gain is None:
         return "Kept: the profile alone, since the search has found no decisions that are better."
     share, added = result.gain
@@ -179,9 +218,13 @@ def usage(result: Result) -> list[str]:
     return [command_text("cmake -S SOURCE -B BUILD", cmake), command_text("make", make)]
 
 
-def render(result: SizeResult | SpeedResult, history: History | None = None) -> str:
+def render(result: Result, history: History | None = None) -> str:
     """The page; see `write`."""
-    values = _speed_page(result) if isinstance(result, SpeedResult) else _size_page(result)
+    if isinstance(result, BenchmarkResult):
+        values = _benchmark_page(result)
+    else:
+        assert isinstance(result, SizeResult)
+        values = _size_page(result)
     return page.render(
         result=result,
         reference=f"plain clang {result.options[0]}",
@@ -218,22 +261,29 @@ def _size_page(result: SizeResult) -> dict[str, Any]:
     }
 
 
-def _speed_page(result: SpeedResult) -> dict[str, Any]:
+def _benchmark_page(result: BenchmarkResult) -> dict[str, Any]:
     total = METRICS[result.metric]
     profiled, optimized = (
         relative_change(total(result.default.counts), total(build.counts))
         for build in (result.profiled, result.optimized)
     )
     reference = f"plain clang {result.options[0]}"
+    title, headline = (
+        f"{result.program}: {change_text(optimized)} {result.metric}",
+        change_headline(
+            f"{result.program}: the benchmark's cost in {result.metric}", optimized, ("lower", "higher"), reference
+        ),
+    )
+    if isinstance(result, SizeAtSpeedResult):
+        title = f"{result.program}: {change_text(result.change)} linked text at the same speed"
+        headline = change_headline(result.program, result.change, ("smaller", "bigger"), reference)
     lead = [_outcome(result), *([_tests_sentence(result)] if result.tests.runs else [])]
     functions = [[name, signed_bytes_text(round(change))] for name, change in result.functions.items()]
     wall = [f"{change_text(times.ratio.value - 1)}" for times in result.wall[-1:]]
     return {
         "template": "optimized_speed.html",
-        "title": f"{result.program}: {change_text(optimized)} {result.metric}",
-        "headline": change_headline(
-            f"{result.program}: the benchmark's cost in {result.metric}", optimized, ("lower", "higher"), reference
-        ),
+        "title": title,
+        "headline": headline,
         "lead": " ".join(lead),
         "cards": [
             (result.metric.capitalize(), Change(optimized), "the whole benchmark"),
@@ -244,10 +294,22 @@ def _speed_page(result: SpeedResult) -> dict[str, Any]:
             ("Compilations", f"{result.cost.compiles:,}", "all steps"),
         ],
         "builds": _builds(result),
-        "lines": [*_wall_lines(result), _search_line(result)],
+        "lines": [*_wall_lines(result), *(_how_lines(result) if isinstance(result, SpeedResult) else [])],
+        **(_steps_values(result) if isinstance(result, SizeAtSpeedResult) else {"steps": None}),
         "functions": Table(["function", result.metric], functions, wrapped=frozenset({0})),
         "targets": _targets(result),
     }
+
+
+def _steps_values(result: SizeAtSpeedResult) -> dict[str, Any]:
+    default, builds = result.default, [step.measured for step in result.steps]
+    plot = plots.trade_off(
+        [f"{100 * step.cold:g}%" for step in result.steps],
+        [relative_change(default.text_bytes, build.text_bytes) for build in builds],
+        [relative_change(default.counts.instructions, build.counts.instructions) for build in builds],
+        ("change of linked text", "change of instructions"),
+    )
+    return {"steps": _steps(result), "plot": plot}
 
 
 def _lead(result: SizeResult) -> str:

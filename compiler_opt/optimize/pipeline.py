@@ -1,9 +1,6 @@
-"""Optimises one program for an objective, in seven steps, each of which continues after an interruption.
+"""Optimises one program for an objective, step by step, each of which continues after an interruption.
 
-    1 build with bitcode, extract a corpus         5 deploy compilers that make these decisions
-    2, 3 what the objective needs                  6 build without and with them, run the tests
-    4 search for single decisions                  7 measure, report
-
+What the program is to be built with is found, then it is built so, its tests run, and a report compares the builds.
 What differs between objectives is a `ProgramObjective`.
 """
 
@@ -11,7 +8,6 @@ import abc
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
-from compiler_opt.corpus.description import Corpus
 from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inliner_plugin import inliner_plugin
@@ -35,6 +31,11 @@ class ProgramObjective(abc.ABC, Generic[_Found, _Result]):
         """What is to be made less."""
 
     @property
+    @abc.abstractmethod
+    def num_headings(self) -> int:
+        """Under how many headings it shows its progress; the last one is the report."""
+
+    @property
     def starts_over(self) -> bool:
         """Whether an optimisation starts again if it is finished, or has another identity."""
         return False
@@ -48,18 +49,16 @@ class ProgramObjective(abc.ABC, Generic[_Found, _Result]):
         """The properties that must be the same for an optimisation to continue, beside those of the settings."""
 
     @abc.abstractmethod
-    def find(self, run: Optimization, corpus: Corpus) -> _Found:
-        """Steps 2 to 4: finds what the compilers are to decide."""
+    def find(self, run: Optimization) -> _Found:
+        """Finds what the program is to be built with."""
 
     @abc.abstractmethod
-    def build(self, run: Optimization, corpus: Corpus, found: _Found) -> Variant | None:
-        """Steps 5 and 6: makes the compilers, and builds the default and the optimised variant; None without any."""
+    def build(self, run: Optimization, found: _Found) -> Variant | None:
+        """Builds the default and the optimised variant, with compilers that it may make; None without any."""
 
     @abc.abstractmethod
-    def result(
-        self, run: Optimization, corpus: Corpus, found: _Found, optimized: Variant | None, tests: Tests
-    ) -> _Result:
-        """Step 7: compares the builds."""
+    def result(self, run: Optimization, found: _Found, optimized: Variant | None, tests: Tests) -> _Result:
+        """Compares the builds."""
 
 
 def optimize(
@@ -85,15 +84,14 @@ def optimize(
     with exclusive_directory(settings.output, "--output"):
         folder = settings.output.absolute()
         state = State(folder, identity, echo, start_over=objective.starts_over)
-        run = Optimization(program, toolchain, settings, folder, state, echo, [*program.notes(settings.level)])
+        notes = [*program.notes(settings.level)]
+        run = Optimization(program, toolchain, settings, folder, state, echo, notes, objective.num_headings)
         for note in run.notes:
             echo(note)
-        run.heading(1, f"Bitcode: {program.name}, built with {toolchain.version_text}")
-        corpus = steps.make_corpus(run)
-        found = objective.find(run, corpus)
-        optimized = objective.build(run, corpus, found)
+        found = objective.find(run)
+        optimized = objective.build(run, found)
         tests = steps.run_tests(run, optimized) if optimized is not None else Tests()
-        run.heading(7, f"Report: {objective.quantity}, before and after")
-        result = objective.result(run, corpus, found, optimized, tests)
+        run.heading(run.num_headings, f"Report: {objective.quantity}, before and after")
+        result = objective.result(run, found, optimized, tests)
         state.save(finished=True)
         return result

@@ -215,33 +215,76 @@ class Measured:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SpeedResult(Result):
+class BenchmarkResult(Result):
+    """A benchmark before and after, whatever was to be made less.
+
+    Attributes:
+      metric: of speed.
+      default: the plain build.
+      profiled: the build by plain clang with the profile.
+      optimized: what is kept.
+      functions: by symbol, what its code costs more than in the plain build, the largest differences first.
+      wall: times of the three builds.
+    """
+
+    metric: str
+    default: Measured
+    profiled: Measured
+    optimized: Measured
+    functions: Mapping[str, float]
+    wall: tuple[WallTimes, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        builds = {name: getattr(self, name).to_json() for name in ("default", "profiled", "optimized")}
+        return super().to_json() | builds
+
+
+@dataclasses.dataclass(frozen=True)
+class ColdStep:
+    """A build with the profile in which code that runs seldom is compiled for size.
+
+    Attributes:
+      cold: the share of all counts of blocks which the code that is compiled for size has, at most.
+      measured: the build.
+    """
+
+    cold: float
+    measured: Measured
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SizeAtSpeedResult(BenchmarkResult):
+    """A small program whose benchmark costs no more, before and after.
+
+    Attributes:
+      steps: the builds to choose from.
+      kept: `cold` of the one that is kept; None if the plain build is.
+    """
+
+    steps: tuple[ColdStep, ...]
+    kept: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        steps = [{"cold": step.cold, **step.measured.to_json()} for step in self.steps]
+        return super().to_json() | {"steps": steps}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SpeedResult(BenchmarkResult):
     """A fast benchmark, before and after.
 
     Attributes:
-      kept: whether decisions were found that are better than the profile alone.
-      metric: what was to be made less.
-      bytes_per_percent: bytes of text that one percent of it counts as.
-      default: the plain build.
-      profiled: the build by plain clang with the profile.
+      kept: whether decisions were found that are better than the profile alone; the better build is kept.
+      bytes_per_percent: bytes of text that one percent of the metric counts as.
       tried: the build by compilers that replay the decisions, with the profile; None if none were found.
-      optimized: the better one of these two.
-      functions: by symbol, what its code costs more than in the plain build, the largest differences first.
-      wall: times of the three builds.
       num_decisions: that were found.
       compiles: of modules, in the search.
       hot_functions: that it searched.
     """
 
     kept: bool
-    metric: str
     bytes_per_percent: float
-    default: Measured
-    profiled: Measured
     tried: Measured | None
-    optimized: Measured
-    functions: Mapping[str, float]
-    wall: tuple[WallTimes, ...]
     num_decisions: int
     compiles: int
     hot_functions: int
@@ -259,9 +302,7 @@ class SpeedResult(Result):
         return share, self.tried.text_bytes - self.profiled.text_bytes
 
     def to_json(self) -> dict[str, Any]:
-        builds = {name: getattr(self, name).to_json() for name in ("default", "profiled", "optimized")}
-        tried = None if self.tried is None else self.tried.to_json()
-        return super().to_json() | builds | {"tried": tried}
+        return super().to_json() | {"tried": None if self.tried is None else self.tried.to_json()}
 
 
 def main(targets: Iterable[TargetSize]) -> tuple[TargetSize, ...]:

@@ -1,7 +1,9 @@
 """Small linked text: the decisions of a policy, trained on the program, and single ones found by a search from it.
 
-    2 trace, vocabulary, warm start
-    3 train
+    1 build with bitcode, extract a corpus         5 deploy compilers that make these decisions
+    2 trace, vocabulary, warm start                6 build without and with them, run the tests
+    3 train                                        7 measure, report
+    4 search for single decisions
 
 The policy is in `policy/`, whether it was trained or not. With one to start from, step 2 trains no warm start, and step
 3 may be left out. With a policy to reuse, both only find out how much of the program is new to it, and step 4 takes the
@@ -103,6 +105,7 @@ class Recorded:
 class Found:
     """What the compilers are to decide: a policy, what it was trained on, maybe a file of decisions, and options."""
 
+    corpus: Corpus
     policy_dir: Path
     recorded: Recorded
     decisions: Path | None
@@ -126,6 +129,7 @@ class SmallText(ProgramObjective[Found, SizeResult]):
     reused: ReusedPolicy | None = None
 
     quantity = "linked text"
+    num_headings = 7
 
     @property
     def starts_over(self) -> bool:
@@ -152,8 +156,8 @@ class SmallText(ProgramObjective[Found, SizeResult]):
             return {"policy": str(self.reused.policy_dir)}
         return {"settings of the training": self.changed_settings}
 
-    def find(self, run: Optimization, corpus: Corpus) -> Found:
-        reused = self.reused
+    def find(self, run: Optimization) -> Found:
+        corpus, reused = steps.make_corpus(run), self.reused
         if reused is not None:
             run.heading(2, "Changes: what is new to the policy")
             policy_dir, recorded = reused.policy_dir, _record_decisions(run, corpus, reference=reused.reference)
@@ -174,7 +178,8 @@ class SmallText(ProgramObjective[Found, SizeResult]):
                 _search(run, corpus, policy_dir)
             decisions = run.folder / DECISIONS if minutes else None
         known = reused.function_options if reused is not None else None
-        return Found(policy_dir, recorded, decisions, options.choose(run, corpus, policy_dir, decisions, known))
+        chosen = options.choose(run, corpus, policy_dir, decisions, known)
+        return Found(corpus, policy_dir, recorded, decisions, chosen)
 
     def _training(self) -> str:
         """How the policy was trained on this program, if it was."""
@@ -185,14 +190,12 @@ class SmallText(ProgramObjective[Found, SizeResult]):
             return f"{training.max_minutes:g} minutes of reinforcement learning on this program"
         return f"none, {training.warmstart_policy_dir or 'the default'} decides"
 
-    def build(self, run: Optimization, corpus: Corpus, found: Found) -> Variant:
-        return build_without_growth(run, corpus, found.policy_dir, found.decisions, found.options.path)
+    def build(self, run: Optimization, found: Found) -> Variant:
+        return build_without_growth(run, found.corpus, found.policy_dir, found.decisions, found.options.path)
 
-    def result(
-        self, run: Optimization, corpus: Corpus, found: Found, optimized: Variant | None, tests: Tests
-    ) -> SizeResult:
+    def result(self, run: Optimization, found: Found, optimized: Variant | None, tests: Tests) -> SizeResult:
         assert optimized is not None
-        facts = {**steps.provenance(run, corpus), "Policy": str(found.policy_dir)}
+        facts = {**steps.provenance(run, found.corpus), "Policy": str(found.policy_dir)}
         facts["Training"] = self._training()
         facts |= policy_facts(NetworkWeights.load(found.policy_dir))
         reference = self.reused.reference if self.reused is not None else None
@@ -203,7 +206,7 @@ class SmallText(ProgramObjective[Found, SizeResult]):
             costs=run.state.costs(),
             notes=tuple(run.notes),
             provenance=facts,
-            num_modules=len(corpus.modules),
+            num_modules=len(found.corpus.modules),
             num_decisions=found.recorded.decisions,
             compilers=(str(optimized.compilers.c), str(optimized.compilers.cxx)),
             options=(run.settings.level,),

@@ -1,7 +1,8 @@
 """A fast benchmark: decisions where it is hot, on top of a profile.
 
-    2 build plainly, measure the benchmark
-    3 record a profile, build with it
+    1 build with bitcode, extract a corpus         5 deploy compilers that make these decisions
+    2 build plainly, measure the benchmark         6 build with them and the profile, run the tests
+    3 record a profile, build with it              7 measure, report
     4 search for decisions where it is hot
 
 The decisions are kept only if the program that the deployed compilers have built prints the same, and is better than
@@ -20,19 +21,17 @@ from compiler_opt.cost_models.function_costs import CompiledProfile
 from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import BenchmarkError
 from compiler_opt.evaluation.statistics import relative_change
-from compiler_opt.llvm import profile as llvm_profile
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.measure import callgrind
 from compiler_opt.measure.attribution import METRICS, Attribution
 from compiler_opt.measure.benchmark import Benchmark, Reference
 from compiler_opt.measure.callgrind import Profile
 from compiler_opt.measure.wall_time import WallTimes, wall_times
-from compiler_opt.optimize import steps
+from compiler_opt.optimize import profiles, steps
 from compiler_opt.optimize.optimization import DECISIONS, Optimization, OptimizeSettings
 from compiler_opt.optimize.pipeline import ProgramObjective
+from compiler_opt.optimize.profiles import PROFILE
 from compiler_opt.optimize.program import Variant
 from compiler_opt.optimize.results import Measured, SpeedResult, TargetSize, Tests, text_bytes
-from compiler_opt.optimize.state import Record, checksum
 from compiler_opt.optimize.steps import Searched
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.search.profiled import CostWeights, profiled_pool, search_profiled
@@ -42,13 +41,8 @@ from compiler_opt.search.search import SearchSettings
 DEFAULT_BYTES_PER_PERCENT = 0.05
 """Of the program's text."""
 
-PROFILE = "program.profdata"
-"""The profile, in the folder of an optimisation."""
-
 _BUDGET = 100_000
 """Compiles a module; the time ends a search before."""
-_QUIET = ("-Wno-backend-plugin", "-Wno-profile-instr-out-of-date", "-Wno-profile-instr-unprofiled")
-"""Code that the benchmark does not link has no profile."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +50,7 @@ class Found:
     """What there is before decisions are deployed.
 
     Attributes:
+      corpus: the program's modules.
       reference: what the benchmark prints.
       before: its profile in the plain build.
       after: its profile in the build by plain clang with the profile.
@@ -65,6 +60,7 @@ class Found:
       searched: what the search came to.
     """
 
+    corpus: Corpus
     reference: Reference
     before: Profile
     after: Profile
@@ -94,36 +90,29 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
     bytes_per_percent: float | None = None
     wall_rounds: int = 20
 
+    num_headings = 7
+
     @property
     def quantity(self) -> str:
         return self.metric
 
     def check(self, toolchain: Toolchain, settings: OptimizeSettings) -> None:
-        for tool in ("llvm-profdata", "llvm-readobj"):
-            toolchain.tool(tool)
-        callgrind.valgrind()
-        llvm_profile.check_runtime(toolchain)
+        toolchain.tool("llvm-readobj")
+        profiles.check(toolchain)
         block_costs.load(block_costs.INSTRUCTIONS, toolchain)  # Needs a package that may be missing.
 
     def identity(self, settings: OptimizeSettings) -> Mapping[str, str]:
         commands = json.dumps(self.benchmark.commands)
         return {"objective": f"{self.metric} of {commands} at {settings.level}, with a profile"}
 
-    def find(self, run: Optimization, corpus: Corpus) -> Found:
-        benchmark = self.benchmark
+    def find(self, run: Optimization) -> Found:
+        corpus, benchmark = steps.make_corpus(run), self.benchmark
         run.heading(2, f"Benchmark: plain clang {run.settings.level}")
-        steps.build(run, run.default)
-        reference = benchmark.reference(run.default.folder)
-        before = benchmark.measure(run.default.folder, reference)
-        run.echo(f"{before.total.instructions:,} instructions, {before.total.cycles:,} estimated cycles")
-        # A file in a profile is part of a build, or of a library of the system.
-        attribution = Attribution(
-            before, METRICS[self.metric], lambda file: file.startswith(f"{run.folder.resolve()}/")
-        )
+        reference, before = profiles.measure_plain(run, benchmark)
+        attribution = profiles.attribution(run, before, METRICS[self.metric])
         run.heading(3, "Profile: of the benchmark")
-        self._record(run, reference)
-        profiled = _profiled(run)
-        steps.build(run, profiled, [checksum(run.folder / PROFILE)])
+        profiles.record(run, benchmark, reference)
+        profiled = profiles.build(run)
         targets = steps.sizes(run, profiled)
         after = benchmark.measure(profiled.folder, reference)
         text = text_bytes(targets)
@@ -134,9 +123,9 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
         given = self.bytes_per_percent
         weight = DEFAULT_BYTES_PER_PERCENT * text[0] if given is None else given
         searched = self._search(run, corpus, weight, attribution.own_cost(before) / self._total(before))
-        return Found(reference, before, after, attribution, targets, weight, searched)
+        return Found(corpus, reference, before, after, attribution, targets, weight, searched)
 
-    def build(self, run: Optimization, corpus: Corpus, found: Found) -> Variant | None:
+    def build(self, run: Optimization, found: Found) -> Variant | None:
         settings = run.settings
         run.heading(5, f"Deployment: mlgo-clang and mlgo-clang++, for {settings.level}")
         if not found.searched.decisions:
@@ -145,11 +134,9 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
         request = PolicyRequest(levels=(settings.level,))
         compilers = steps.deploy_compilers(run, request, run.folder / DECISIONS, settings.pass_options)
         run.heading(6, "Build: by the deployed compilers, with the profile")
-        return steps.build_optimized(run, compilers, *_use(run), inputs=[checksum(run.folder / PROFILE)])
+        return steps.build_optimized(run, compilers, *profiles.use(run), inputs=[profiles.identity(run)])
 
-    def result(
-        self, run: Optimization, corpus: Corpus, found: Found, optimized: Variant | None, tests: Tests
-    ) -> SpeedResult:
+    def result(self, run: Optimization, found: Found, optimized: Variant | None, tests: Tests) -> SpeedResult:
         plain_bytes, profiled_bytes = text_bytes(found.targets)
         profiled = found.measured(found.after, profiled_bytes)
         targets, after, tried, kept = found.targets, found.after, None, False
@@ -166,17 +153,17 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
         if not kept:
             targets, after = found.targets, found.after
             shutil.rmtree(steps.deployed(run), ignore_errors=True)
-        variant = optimized if kept and optimized is not None else _profiled(run)
-        builds = [run.default, _profiled(run), *([optimized] if optimized else [])]
+        variant = optimized if kept and optimized is not None else profiles.profiled(run)
+        builds = [run.default, profiles.profiled(run), *([optimized] if optimized else [])]
         return SpeedResult(
             program=run.program.name,
             targets=targets,
             tests=tests,
             costs=run.state.costs(),
             notes=tuple(run.notes),
-            provenance=steps.provenance(run, corpus),
+            provenance=steps.provenance(run, found.corpus),
             compilers=(str(variant.compilers.c), str(variant.compilers.cxx)),
-            options=(run.settings.level, _use(run)[0]),
+            options=(run.settings.level, profiles.use(run)[0]),
             kept=kept,
             metric=self.metric,
             bytes_per_percent=found.bytes_per_percent,
@@ -184,34 +171,12 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             profiled=profiled,
             tried=tried,
             optimized=tried if kept and tried is not None else profiled,
-            functions=_largest(found.attribution, after),
+            functions=profiles.largest_changes(found.attribution, after),
             wall=self._timed(builds, found.reference) if kept else (),
             num_decisions=found.searched.decisions,
             compiles=found.searched.compiles,
             hot_functions=found.searched.hot_functions,
         )
-
-    def _record(self, run: Optimization, reference: Reference) -> None:
-        """Builds the program so that it records a profile, and runs the benchmark."""
-        folder = run.folder / "raw-profiles"
-        options = (f"-fprofile-generate={folder}", *_QUIET)
-        variant = run.variant("instrumented", *options, linking=options)
-
-        def work(record: Record) -> None:
-            # The build may have run what it has built.
-            shutil.rmtree(folder, ignore_errors=True)
-            self.benchmark.wall_s(variant.folder, reference)
-            raw = sorted(folder.glob("*.profraw"))
-            if not raw:
-                raise BenchmarkError(
-                    f"{variant.folder}: the benchmark has recorded no profile in {folder}; it must run a program of "
-                    "this build, and end by itself"
-                )
-            llvm_profile.merge(raw, run.folder / PROFILE, run.toolchain)
-            shutil.rmtree(folder)
-
-        steps.build(run, variant)
-        run.state.do("profile", type(None), work, after=[variant.folder.name], outputs=[run.folder / PROFILE])
 
     def _search(self, run: Optimization, corpus: Corpus, weight: float, own_share: float) -> Searched:
         minutes, toolchain = run.settings.search_minutes, run.toolchain
@@ -243,7 +208,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             )
             return Searched(minutes, len(found.decisions), compiles, found.hot_functions)
 
-        return steps.search(run, [what, checksum(run.folder / PROFILE)], _BUDGET, find)
+        return steps.search(run, [what, profiles.identity(run)], _BUDGET, find)
 
     def _timed(self, variants: Iterable[Variant], reference: Reference) -> tuple[WallTimes, ...]:
         rounds, folders = self.wall_rounds, [variant.folder for variant in variants]
@@ -254,19 +219,3 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
 
     def _total(self, profile: Profile) -> int:
         return METRICS[self.metric](profile.total)
-
-
-def _use(run: Optimization) -> tuple[str, ...]:
-    """The options that compile with the profile."""
-    return f"-fprofile-use={run.folder / PROFILE}", *_QUIET
-
-
-def _profiled(run: Optimization) -> Variant:
-    """The build by plain clang with the profile."""
-    return run.variant("profiled", *_use(run))
-
-
-def _largest(attribution: Attribution, profile: Profile, count: int = 50) -> dict[str, float]:
-    changes = attribution.changes(profile)
-    largest = sorted(changes, key=lambda symbol: (-abs(changes[symbol]), symbol))[:count]
-    return {symbol: changes[symbol] for symbol in largest if changes[symbol]}

@@ -56,7 +56,7 @@ class Searched:
 
 
 def make_corpus(run: Optimization) -> Corpus:
-    """Builds the program with bitcode and extracts a corpus, one project for each file that is linked.
+    """Builds the program with bitcode and extracts a corpus, one project for each file that is linked; the first step.
 
     Its modules are compiled with the options of the settings.
     """
@@ -81,6 +81,7 @@ def make_corpus(run: Optimization) -> Corpus:
         for _, reason in extraction.failures[:_MAX_FAILURES_SHOWN]:
             run.echo(f"left out: {reason}")
 
+    run.heading(1, f"Bitcode: {program.name}, built with {run.toolchain.version_text}")
     build(run, bitcode)
     run.state.do("corpus", type(None), work, after=[bitcode.folder.name])
     corpus, options = Corpus.load(folder, trusted=run.settings.trust_corpus), run.settings.pass_options
@@ -95,26 +96,31 @@ def build(run: Optimization, variant: Variant, inputs: Sequence[object] = (), af
 
     `inputs` and `after` tell what its compilers do, besides their options.
     """
-    name = variant.folder.name
 
     def work(record: Record) -> str:
-        if not record.continues:
-            shutil.rmtree(variant.folder, ignore_errors=True)
-        run.program.prepare(variant)
-        with progress_bar(total=None, description=name, unit="step") as bar:
-
-            def report(done: int, total: int) -> None:
-                bar.total = total
-                bar.update(done - bar.n)
-
-            run.program.build(variant, report)
-        record.compiles = len(run.program.sources(variant))
+        build_now(run, variant, record)
         # The drivers warn if they compile anything without the policy.
         log = variant.log("build")
         warning = _WARNING.search(log.read_text(errors="replace")) if log.is_file() else None
         return warning[0] if warning else ""
 
+    name = variant.folder.name
     return run.state.do(name, str, work, inputs=[dataclasses.replace(variant, folder=Path()), *inputs], after=after)
+
+
+def build_now(run: Optimization, variant: Variant, record: Record) -> None:
+    """Builds a variant, as a part of the step with this record; goes on with a build that its last attempt began."""
+    if not record.continues:
+        shutil.rmtree(variant.folder, ignore_errors=True)
+    run.program.prepare(variant)
+    with progress_bar(total=None, description=variant.folder.name, unit="step") as bar:
+
+        def report(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        run.program.build(variant, report)
+    record.compiles = len(run.program.sources(variant))
 
 
 def build_optimized(run: Optimization, compilers: Compilers, *options: str, inputs: Sequence[object] = ()) -> Variant:
@@ -228,11 +234,17 @@ def sizes(run: Optimization, optimized: Variant) -> tuple[TargetSize, ...]:
     return measure(run.program, run.default, optimized, run.toolchain.tool("ld.lld"))
 
 
-def provenance(run: Optimization, corpus: Corpus) -> Mapping[str, str]:
-    """The compiler and what it compiled, as text."""
+def compiler_facts(run: Optimization) -> dict[str, str]:
+    """The compiler, as text."""
     return {
         "Compiler": f"{run.toolchain.version_text} ({run.toolchain.target})",
         "Options": " ".join(run.default.options),
+    }
+
+
+def provenance(run: Optimization, corpus: Corpus) -> Mapping[str, str]:
+    """The compiler and what it compiled, as text."""
+    return compiler_facts(run) | {
         "Options of LLVM's passes": describe_sets(corpus.modules),
         "Corpus": f"{len(corpus.modules)} modules, linked into {', '.join(corpus.projects())}",
     }

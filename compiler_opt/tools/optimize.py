@@ -17,15 +17,18 @@ builds; DIR/report/report.html is the report. A nightly build can reuse the poli
 
     compiler_opt optimize --build_dir=BUILD --reuse_policy=DIR --output=NIGHTLY
 
-For speed, it searches where a benchmark spends its time, and keeps what makes that run fewer instructions:
+For speed, it searches where a benchmark spends its time, and keeps what makes that run fewer instructions; for size at
+speed, it compiles for size what the benchmark seldom runs, as long as that is as fast as before:
 
     compiler_opt optimize --build_dir=BUILD --objective=speed --benchmark='./bench args' --output=DIR
+    compiler_opt optimize --build_dir=BUILD --objective=size-at-speed --benchmark='./bench args' --output=DIR
 
 Exit status: 0 for success, 2 for an error that the user can fix, 3 if the policy breaks one of the project's tests.
 """
 
 import dataclasses
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +36,7 @@ from absl import flags
 
 from compiler_opt import pretrained
 from compiler_opt import problem as problems
-from compiler_opt.deploy.pass_options import AUTO
+from compiler_opt.deploy.pass_options import AUTO, NO_OPTIONS
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import load_history
 from compiler_opt.files import check_folder_writable
@@ -49,8 +52,9 @@ from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.optimization import OptimizeSettings
 from compiler_opt.optimize.pipeline import ProgramObjective, optimize
 from compiler_opt.optimize.program import OPTIMISATION
-from compiler_opt.optimize.results import SizeResult, SpeedResult
+from compiler_opt.optimize.results import Result
 from compiler_opt.optimize.size import ReusedPolicy, SmallText
+from compiler_opt.optimize.size_at_speed import SmallAtSpeed
 from compiler_opt.optimize.speed import FastBenchmark
 from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.weights import NetworkWeights
@@ -99,11 +103,17 @@ _VERDICT_MINUTES = flags.DEFINE_float(
     "Minutes for finding out why tests fail: to run them again, and to find the modules that the policy breaks.",
     0.0,
 )
-_OBJECTIVE = flags.DEFINE_enum("objective", "size", ["size", "speed"], "What to make less: bytes, or what runs.")
+_SIZE, _SPEED, _SIZE_AT_SPEED = "size", "speed", "size-at-speed"
+_OBJECTIVE = flags.DEFINE_enum(
+    "objective",
+    _SIZE,
+    [_SIZE, _SPEED, _SIZE_AT_SPEED],
+    "What to make less: bytes, or what runs, or bytes while no more runs.",
+)
 _BENCHMARK = flags.DEFINE_multi_string(
     "benchmark",
     [],
-    "For speed: a command that runs the program, in the build folder; it always prints the same. Several are added up.",
+    "A benchmark: a command that runs the program, in the build folder; it prints the same each time. May be repeated.",
 )
 _BENCHMARK_TIMEOUT_S = flags.DEFINE_float("benchmark_timeout_s", 60.0, "Limit of each run of it, in seconds.", 0.1)
 _SPEED_METRIC = flags.DEFINE_enum(
@@ -115,7 +125,7 @@ _BYTES_PER_PERCENT = flags.DEFINE_float(
     "For speed: how many bytes of text one percent of the metric counts as; by default a twentieth of the text.",
     0.0,
 )
-_LEVEL = flags.DEFINE_enum("level", "O2", ["O2", "O3"], "For speed: the optimisation level of all files.")
+_LEVEL = flags.DEFINE_enum("level", "O2", ["O2", "O3"], "With a benchmark: the optimisation level of all files.")
 _TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, shared_flags.TRUST_CORPUS)
 _CLANG_PATH = shared_flags.clang_path(
     "The clang to use; by default the build's own if it can run policies, otherwise the newest one installed."
@@ -139,14 +149,8 @@ def entry() -> int:
             f"--search_minutes={search_minutes:g}: expected at most --minutes={minutes:g}, which include them; raise "
             "--minutes"
         )
-    is_speed = _OBJECTIVE.value == "speed"
-    for_speed = (_BENCHMARK, _BENCHMARK_TIMEOUT_S, _SPEED_METRIC, _BYTES_PER_PERCENT, _LEVEL)
-    for_size = (_SEARCH_MINUTES, _WARMSTART_POLICY_DIR, _REUSE_POLICY)
-    for flag in for_size if is_speed else for_speed:
-        if flag.present:
-            raise ConfigError(f"--{flag.name}: not with --objective={_OBJECTIVE.value}; leave it out")
-    if is_speed and not _BENCHMARK.value:
-        raise ConfigError("--objective=speed needs --benchmark='./program arguments', which runs in the build folder")
+    objective_name = _OBJECTIVE.value
+    _check_flags(objective_name)
     learning, inlining, clang_path = _learning_settings()
     try:
         test_command = None if _TEST_COMMAND.value is None else tuple(shlex.split(_TEST_COMMAND.value))
@@ -162,11 +166,13 @@ def entry() -> int:
         raise ConfigError("expected --build_dir (a CMake build folder) or --compile_commands, found neither or both")
     toolchain = _toolchain(program.compilers(), clang_path)
     objective: ProgramObjective[Any, Any]
-    if is_speed:
+    if objective_name != _SIZE:
         level, search_minutes = f"-{_LEVEL.value}", minutes
-        objective = FastBenchmark(
-            Benchmark.of(_BENCHMARK.value, _BENCHMARK_TIMEOUT_S.value), _SPEED_METRIC.value, _BYTES_PER_PERCENT.value
-        )
+        benchmark = Benchmark.of(_BENCHMARK.value, _BENCHMARK_TIMEOUT_S.value)
+        if objective_name == _SPEED:
+            objective = FastBenchmark(benchmark, _SPEED_METRIC.value, _BYTES_PER_PERCENT.value)
+        else:
+            objective = SmallAtSpeed(benchmark)
     else:
         level, toolchain = OPTIMISATION, inlining.extend(toolchain, INLINING)
         objective, search_minutes = _small_text(learning, toolchain)
@@ -177,11 +183,11 @@ def entry() -> int:
         test_command=test_command,
         verdict_minutes=_VERDICT_MINUTES.value,
         level=level,
-        pass_options=_pass_options(toolchain, level),
+        pass_options=_pass_options(toolchain, level) if objective_name != _SIZE_AT_SPEED else NO_OPTIONS,
         jobs=jobs,
         trust_corpus=_TRUST_CORPUS.value,
     )
-    result: SizeResult | SpeedResult = optimize(program, toolchain, settings, objective, echo)
+    result: Result = optimize(program, toolchain, settings, objective, echo)
     trained = folder / TRAINING
     history = load_history(trained) if _REUSE_POLICY.value is None and trained.is_dir() else None
     report = output.write(result, folder / "report", history)
@@ -190,6 +196,25 @@ def entry() -> int:
     echo(f"compilers: {c} and {Path(cxx).name}, for {shlex.join(result.options)}")
     echo(f"report: {report}")
     return _EXIT_TESTS_BROKEN if result.tests_broken else 0
+
+
+def _check_flags(objective: str) -> None:
+    """Raises ConfigError if a flag is given that the objective has no use for, or one is missing."""
+    for_training = (_SEARCH_MINUTES, _WARMSTART_POLICY_DIR, _REUSE_POLICY)
+    for_search = (_SPEED_METRIC, _BYTES_PER_PERCENT)
+    for_benchmark = (_BENCHMARK, _BENCHMARK_TIMEOUT_S, _LEVEL)
+    refused: Mapping[str, Sequence[flags.FlagHolder[Any] | OptionsFlag]] = {
+        _SIZE: for_search + for_benchmark,
+        _SPEED: for_training,
+        _SIZE_AT_SPEED: (*for_training, *for_search, _MINUTES, _OPTIONS),
+    }
+    for flag in refused[objective]:
+        if flag.present:
+            raise ConfigError(f"--{flag.name}: not with --objective={objective}; leave it out")
+    if objective != _SIZE and not _BENCHMARK.value:
+        raise ConfigError(
+            f"--objective={objective} needs --benchmark='./program arguments', which runs in the build folder"
+        )
 
 
 def _small_text(learning: PipelineSettings, toolchain: Toolchain) -> tuple[SmallText, float]:

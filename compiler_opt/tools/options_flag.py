@@ -38,6 +38,15 @@ class OptionsFlag:
             )
 
     @property
+    def name(self) -> str:
+        return str(self._flag.name)
+
+    @property
+    def present(self) -> bool:
+        """Whether the user gave it."""
+        return bool(self._flag.present)
+
+    @property
     def value(self) -> str | None:
         """As the user gave it; the default otherwise."""
         value: str | None = self._flag.value

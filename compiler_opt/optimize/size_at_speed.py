@@ -1,0 +1,225 @@
+"""A small program whose benchmark runs no more instructions: what seldom runs in its profile is compiled for size.
+
+    1 build plainly, measure the benchmark         4 build with the smallest, time it, run the tests
+    2 record a profile, build with it              5 report
+    3 build with more and more code for size
+
+A profile makes hot code faster, which pays for what is compiled for size. All builds are by plain clang, and nothing is
+deployed: whoever compiles with the profile and the options that are found has the program.
+"""
+
+import dataclasses
+import json
+import math
+import shutil
+from collections.abc import Mapping
+
+from compiler_opt.evaluation.statistics import relative_change
+from compiler_opt.llvm.advisors import mllvm
+from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.measure.attribution import METRICS, Attribution
+from compiler_opt.measure.benchmark import Benchmark, Reference
+from compiler_opt.measure.callgrind import Profile
+from compiler_opt.measure.wall_time import WallTimes, wall_times
+from compiler_opt.optimize import profiles, steps
+from compiler_opt.optimize.optimization import Optimization, OptimizeSettings
+from compiler_opt.optimize.pipeline import ProgramObjective
+from compiler_opt.optimize.program import Variant
+from compiler_opt.optimize.results import ColdStep, Measured, SizeAtSpeedResult, Tests, text_bytes
+from compiler_opt.optimize.state import Record
+from compiler_opt.progress_bar import progress_bar
+from compiler_opt.report.formatting import change_text
+
+METRIC = "instructions"
+
+COLD = (0.000001, 0.001, 0.01, 0.05, 0.1, 0.2, 0.4)
+"""Shares of all counts of blocks, see `ColdStep.cold`; the first is LLVM's own idea of what is cold."""
+
+_HOT = 990_000
+"""Millionths of all counts that hot code has, unless the code for size has more of the rest."""
+
+_HALVINGS = 2
+"""Builds between the last share that is as fast and the first that is not."""
+
+_WALL_TIME = "wall time"
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The builds to choose from.
+
+    Attributes:
+      reference: what the benchmark prints.
+      before: its profile in the plain build.
+      attribution: of changes to functions of the plain build.
+      default: the plain build.
+      steps: builds with the profile; the first is with the profile alone.
+    """
+
+    reference: Reference
+    before: Profile
+    attribution: Attribution
+    default: Measured
+    steps: tuple[ColdStep, ...]
+
+    def choices(self) -> list[ColdStep]:
+        """The builds that are smaller than the plain one, and whose benchmark costs no more; the smallest first."""
+        return sorted(
+            (step for step in self.steps if step.measured.text_bytes < self.default.text_bytes and self.is_fast(step)),
+            key=lambda step: (step.measured.text_bytes, step.cold),
+        )
+
+    def next_share(self) -> float | None:
+        """What to build next: more for size while that is as fast, then less than what was not; None at the end."""
+        shares = [step.cold for step in self.steps]
+        slow = next((number for number, step in enumerate(self.steps) if not self.is_fast(step)), None)
+        if slow is None:
+            return next((cold for cold in COLD if cold > shares[-1]), None)
+        if slow < 2 or len([cold for cold in shares if cold and cold not in COLD]) >= _HALVINGS:
+            return None
+        return float(f"{math.sqrt(shares[slow - 1] * shares[slow]):.2g}")
+
+    def is_fast(self, step: ColdStep) -> bool:
+        """Whether the benchmark executes no more instructions than plainly, and takes no more estimated cycles."""
+        counts, plain = step.measured.counts, self.default.counts
+        return counts.instructions <= plain.instructions and counts.cycles <= plain.cycles
+
+
+@dataclasses.dataclass(frozen=True)
+class SmallAtSpeed(ProgramObjective[Found, SizeAtSpeedResult]):
+    """The smallest text with which a benchmark of the user's is as fast as with the plain build.
+
+    Attributes:
+      benchmark: commands that run in the build folder.
+      wall_rounds: how often the benchmark is timed in each build.
+    """
+
+    benchmark: Benchmark
+    wall_rounds: int = 20
+
+    quantity = "linked text at the same speed"
+    num_headings = 5
+
+    def check(self, toolchain: Toolchain, settings: OptimizeSettings) -> None:
+        profiles.check(toolchain)
+
+    def identity(self, settings: OptimizeSettings) -> Mapping[str, str]:
+        return {"objective": f"size at the speed of {json.dumps(self.benchmark.commands)} at {settings.level}"}
+
+    def find(self, run: Optimization) -> Found:
+        run.heading(1, f"Benchmark: plain clang {run.settings.level}")
+        reference, before = profiles.measure_plain(run, self.benchmark)
+        attribution = profiles.attribution(run, before, METRICS[METRIC])
+        run.heading(2, "Profile: of the benchmark")
+        profiles.record(run, self.benchmark, reference)
+        profiled = profiles.build(run)
+        targets = steps.sizes(run, profiled)
+        plain = Measured(before.total, attribution.own_cost(before), text_bytes(targets)[0])
+        after = self.benchmark.measure(profiled.folder, reference)
+        alone = ColdStep(0.0, Measured(after.total, attribution.own_cost(after), text_bytes(targets)[1]))
+        _echo(run, alone, plain)
+        run.heading(3, "Size: of what seldom runs")
+        found = Found(reference, before, attribution, plain, (alone,))
+        while (cold := found.next_share()) is not None:
+            step = self._measure(run, found, cold)
+            _echo(run, step, plain)
+            found = dataclasses.replace(found, steps=tuple(sorted((*found.steps, step), key=lambda each: each.cold)))
+        shutil.rmtree(_tried(run, 0.0).folder, ignore_errors=True)
+        return found
+
+    def _measure(self, run: Optimization, found: Found, cold: float) -> ColdStep:
+        def work(record: Record) -> Measured:
+            variant = _tried(run, cold)
+            steps.build_now(run, variant, record)
+            profile = self.benchmark.measure(variant.folder, found.reference)
+            text = text_bytes(steps.sizes(run, variant))[1]
+            return Measured(profile.total, found.attribution.own_cost(profile), text)
+
+        inputs, after = [options(cold), profiles.identity(run)], [run.default.folder.name]
+        return ColdStep(cold, run.state.do(_name(cold), Measured, work, inputs=inputs, after=after))
+
+    def build(self, run: Optimization, found: Found) -> Variant | None:
+        run.heading(4, "Build: the smallest that is as fast")
+        for step in found.choices():
+            variant = _optimized(run, step.cold)
+            steps.build(run, variant, [profiles.identity(run)])
+            times = self._timed(run, variant, found.reference)[-1]
+            if times.ratio.low <= 1:
+                return variant
+            slower = f"{change_text(times.ratio.value - 1)} ({change_text(times.ratio.low - 1)} at least)"
+            run.echo(f"{_name(step.cold)}: takes {slower} of the plain build's wall time; the next one is tried")
+        run.echo("none: no build is smaller than the plain one, and as fast")
+        return None
+
+    def result(self, run: Optimization, found: Found, optimized: Variant | None, tests: Tests) -> SizeAtSpeedResult:
+        variant, kept, chosen, profile = run.default, None, found.default, found.before
+        if optimized is not None:
+            variant = optimized
+            step = next(each for each in found.steps if _optimized(run, each.cold).options == optimized.options)
+            kept, chosen = step.cold, step.measured
+            profile = self.benchmark.measure(optimized.folder, found.reference)
+        return SizeAtSpeedResult(
+            program=run.program.name,
+            targets=steps.sizes(run, variant),
+            tests=tests,
+            costs=run.state.costs(),
+            notes=tuple(run.notes),
+            provenance=steps.compiler_facts(run),
+            compilers=(str(variant.compilers.c), str(variant.compilers.cxx)),
+            options=(run.settings.level, *variant.options[2:]),
+            metric=METRIC,
+            default=found.default,
+            profiled=found.steps[0].measured,
+            optimized=chosen,
+            functions=profiles.largest_changes(found.attribution, profile),
+            wall=() if optimized is None else self._timed(run, optimized, found.reference),
+            steps=found.steps,
+            kept=kept,
+        )
+
+    def _timed(self, run: Optimization, optimized: Variant, reference: Reference) -> tuple[WallTimes, ...]:
+        variants = run.default, profiles.profiled(run), optimized
+
+        def work(record: Record) -> tuple[WallTimes, ...]:
+            folders, rounds = [variant.folder for variant in variants], self.wall_rounds
+            with progress_bar(total=rounds, description="timing", unit="round") as bar:
+                return tuple(wall_times(self.benchmark, folders, reference, rounds=rounds, on_round=bar.update))
+
+        after = [variant.folder.name for variant in variants]
+        return run.state.do(_WALL_TIME, tuple[WallTimes, ...], work, inputs=[self.wall_rounds], after=after)
+
+
+def options(cold: float) -> tuple[str, ...]:
+    """Options of clang beside those that compile with the profile; none if nothing is to be cold."""
+    if not cold:
+        return ()
+    cutoff = 1_000_000 - round(1_000_000 * cold)
+    settings = ["-pgo-cold-func-opt=minsize", f"-profile-summary-cutoff-cold={cutoff}"]
+    if cutoff < _HOT:  # Nothing may be both.
+        settings.append(f"-profile-summary-cutoff-hot={cutoff}")
+    return tuple(mllvm(settings))
+
+
+def _tried(run: Optimization, cold: float) -> Variant:
+    """A build that is measured, in a folder that all of these use one after the other."""
+    return run.variant("tried", *profiles.use(run), *options(cold))
+
+
+def _optimized(run: Optimization, cold: float) -> Variant:
+    return run.variant("optimized", *profiles.use(run), *options(cold))
+
+
+def _name(cold: float) -> str:
+    """The name of a step."""
+    return f"the last {100 * cold:g}% for size" if cold else "the profile alone"
+
+
+def _echo(run: Optimization, step: ColdStep, plain: Measured) -> None:
+    counts, before = step.measured.counts, plain.counts
+    pairs = {
+        "instructions": (before.instructions, counts.instructions),
+        "estimated cycles": (before.cycles, counts.cycles),
+        "text": (plain.text_bytes, step.measured.text_bytes),
+    }
+    changes = ", ".join(f"{change_text(relative_change(*pair))} {name}" for name, pair in pairs.items())
+    run.echo(f"{_name(step.cold)}: {changes}")
