@@ -1,0 +1,284 @@
+"""Optimises real programs for size at the speed of -O2, and measures them on another input than that of the profile.
+
+    python -m benchmarks.size_at_speed --output_dir=$OUTPUT [--program=xz --program=ninja]
+
+The programs of benchmarks/size_at_speed.yaml are those of Debian's source packages, of the release that runs here; apt
+verifies them. `compiler_opt optimize` gets a training input as its benchmark. Then what it has built is run with the
+measuring input: plain -O2, -O2 with the profile, and what it kept. All three have to print the same.
+
+Changes are to plain -O2: instructions and estimated cycles under callgrind, text and the code in it of the program, and
+wall time, the median of the ratios in --rounds runs in turn. Means are over programs, with intervals of 95%.
+
+--output_dir has a record of each finished program, and the same command continues. All programs take about three hours
+on two cores, and 3 GB; close other programs for wall times. Exit status: 1 if a program fails.
+"""
+
+import dataclasses
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from absl import flags
+
+from benchmarks import debian_programs
+from benchmarks.debian_packages import Apt
+from benchmarks.debian_programs import DebianProgram
+from compiler_opt.checked_values import convert
+from compiler_opt.errors import CompilerOptError, ConfigError, ToolchainError
+from compiler_opt.evaluation.statistics import mean_interval, relative_change
+from compiler_opt.files import exclusive_directory, parse_json
+from compiler_opt.kept_results import check_conditions, kept
+from compiler_opt.llvm import processes
+from compiler_opt.llvm.object_file import read_parts
+from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.measure.benchmark import Benchmark
+from compiler_opt.measure.wall_time import MIN_ROUNDS, Median, wall_times
+from compiler_opt.progress_bar import progress_bar
+from compiler_opt.report.formatting import bytes_text, change_text, interval_text
+from compiler_opt.report.table import Table
+from compiler_opt.tools import entry_point, shared_flags
+from compiler_opt.tools.entry_point import echo
+
+_OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for sources, builds, logs and records.")
+_PROGRAM = flags.DEFINE_multi_string("program", None, "Only this program; may be repeated. By default all.")
+_CLANG_PATH = shared_flags.clang_path()
+_ROUNDS = flags.DEFINE_integer("rounds", 20, "Timed runs of each build.", MIN_ROUNDS)
+_MIRROR = flags.DEFINE_string("mirror", "http://deb.debian.org/debian", "Where the source packages are.")
+_NUM_WORKERS = shared_flags.num_workers()
+
+_OBJECTIVE = ("--objective=speed", "--minutes=0.2")
+_PROGRAMS = Path(__file__).with_suffix(".yaml")
+_ROOT = Path(__file__).parents[1]
+_TOOLS = {"apt-get": "apt", "dpkg-source": "dpkg-dev", "cmake": "cmake", "ninja": "ninja-build"}
+"""By program, its package."""
+_TIMEOUT_S = 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Build:
+    """A build, measured on the measuring input.
+
+    Attributes:
+      instructions, cycles: by callgrind; cycles are an estimate.
+      text_bytes, code_bytes: of the program, Berkeley text and the executable sections in it.
+      wall_s: seconds of a run.
+      wall_ratio: to the plain build's run in the same round.
+    """
+
+    instructions: int
+    cycles: int
+    text_bytes: int
+    code_bytes: int
+    wall_s: Median
+    wall_ratio: Median
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """A program.
+
+    Attributes:
+      version: of the source package.
+      kept: whether the optimisation kept anything; otherwise `optimized` is the build with the profile alone.
+      training_s: seconds that the commands of the training input take together.
+      plain, profiled, optimized: -O2, with the profile alone, and what `optimize` kept.
+    """
+
+    program: str
+    version: str
+    language: str
+    kept: bool
+    training_s: float
+    plain: Build
+    profiled: Build
+    optimized: Build
+
+
+METRICS: dict[str, Callable[[Build, Build], float]] = {
+    "instructions": lambda plain, build: relative_change(plain.instructions, build.instructions),
+    "cycles": lambda plain, build: relative_change(plain.cycles, build.cycles),
+    "text": lambda plain, build: relative_change(plain.text_bytes, build.text_bytes),
+    "code": lambda plain, build: relative_change(plain.code_bytes, build.code_bytes),
+    "wall time": lambda plain, build: build.wall_ratio.value - 1,
+}
+"""Relative changes."""
+
+
+@entry_point.command
+def entry() -> int:
+    programs = debian_programs.load(_PROGRAMS)
+    names = list(dict.fromkeys(_PROGRAM.value or programs))
+    if unknown := [name for name in names if name not in programs]:
+        raise ConfigError(f"--program={unknown[0]}: expected one of {', '.join(programs)}")
+    for tool, package in _TOOLS.items():
+        if shutil.which(tool) is None:
+            raise ConfigError(f"{tool}: not found on PATH; install the package {package}")
+    toolchain = probe(_CLANG_PATH.value)
+    folder = Path(_OUTPUT_DIR.value).absolute()
+    records = []
+    with exclusive_directory(folder, "--output_dir"):
+        conditions = {"compiler": toolchain.version_text, "objective": list(_OBJECTIVE), "rounds": _ROUNDS.value}
+        check_conditions(folder / "conditions.json", conditions)
+        echo(f"{len(names)} programs, of about 10 minutes and 200 MB each; records and logs are in {folder}")
+        failures = _fetch(names, programs, folder)
+        for name in progress_bar([name for name in names if name not in failures], unit="program"):
+            try:
+                records.append(_record(name, programs[name], toolchain, folder))
+            except CompilerOptError as error:
+                failures[name] = str(error)
+                echo(f"{name}: {error}")
+    for line in report(records) if records else []:
+        echo(line)
+    for name, reason in failures.items():
+        echo(f"{name}: left out: {reason}")
+    return int(bool(failures))
+
+
+def _fetch(names: Sequence[str], programs: Mapping[str, DebianProgram], folder: Path) -> dict[str, str]:
+    """Unpacks the source packages of programs without a record; returns why some cannot be had, by program."""
+    missing = [
+        name for name in names if not _kept_file(name, folder).exists() and not _source(programs[name], folder).is_dir()
+    ]
+    failures: dict[str, str] = {}
+    if not missing:
+        return failures
+    apt = Apt(folder, _MIRROR.value)
+    apt("update")
+    for name in progress_bar(missing, "fetching", unit="package"):
+        try:
+            apt.unpack(programs[name].package, _source(programs[name], folder))
+        except ToolchainError as error:
+            failures[name] = str(error)
+    return failures
+
+
+def _source(program: DebianProgram, folder: Path) -> Path:
+    return folder / "source" / program.package
+
+
+def _kept_file(name: str, folder: Path) -> Path:
+    return folder / "records" / f"{name}.json"
+
+
+def _record(name: str, program: DebianProgram, toolchain: Toolchain, folder: Path) -> Record:
+    """The kept record of a program, or a new one."""
+    return kept(
+        _kept_file(name, folder),
+        lambda path: convert(parse_json(path.read_bytes()), Record),
+        lambda record: msgspec.json.format(msgspec.json.encode(record), indent=1),
+        lambda: _measure(name, program, toolchain, folder),
+    )
+
+
+def _measure(name: str, program: DebianProgram, toolchain: Toolchain, folder: Path) -> Record:
+    """Optimises and measures a program.
+
+    Raises:
+      BenchmarkError: a build prints something else than the plain one.
+      ConfigError: the program cannot be configured or optimised.
+      ToolchainError: a tool is missing.
+    """
+    own, unpacked = folder / name, _source(program, folder)
+    training = program.commands(program.training, own / "inputs")
+    options = program.configure(unpacked, own / "build", toolchain)
+    options += [f"--benchmark={line}" for line in training]
+    output, log = own / "optimized", own / "optimize.log"
+    jobs = entry_point.num_workers(_NUM_WORKERS.value)
+    command = [sys.executable, "-m", "compiler_opt", "optimize", *_OBJECTIVE, *options, f"--output={output}"]
+    command += [f"--clang_path={toolchain.clang}", f"--jobs={jobs}"]
+    script, text = own / "optimize.sh", f"{shlex.join(command)}\n"
+    if script.exists() and script.read_text(encoding="utf-8") != text:
+        shutil.rmtree(output, ignore_errors=True)  # The YAML file has changed.
+    script.write_text(text, encoding="utf-8")
+    echo(f"{name}: optimises it; see {log}")
+    done = processes.run_logged(command, log, cwd=_ROOT, on_output=lambda output: _show_headings(name, output))
+    if not done.ok:
+        last = log.read_text(errors="replace").strip().rpartition("\n")[2]
+        raise ConfigError(f"optimize: {last.removeprefix('error: ')}")
+    summary = parse_json((output / "report" / "summary.json").read_bytes())
+    is_kept = bool(summary.get("kept", True)) and (output / "build-optimized").is_dir()
+    last_build = "optimized" if is_kept else "profiled"
+    folders = [output / f"build-{each}" for each in ("default", "profiled", last_build)]
+    echo(f"{name}: measures it")
+    training_s = Benchmark.of(training, _TIMEOUT_S).reference(folders[0]).wall_s
+    builds = _builds(program, program.commands(program.measuring, own / "inputs"), folders)
+    return Record(name, debian_programs.version(unpacked), program.language, is_kept, training_s, *builds)
+
+
+def _show_headings(name: str, output: bytes) -> None:
+    for line in output.decode(errors="replace").splitlines():
+        if line.startswith("== "):
+            echo(f"{name}: {line[3:]}")
+
+
+def _builds(program: DebianProgram, lines: Sequence[str], folders: Sequence[Path]) -> list[Build]:
+    """The builds in folders, of which the first is plain, measured with command lines."""
+    benchmark = Benchmark.of(lines, _TIMEOUT_S)
+    reference = benchmark.reference(folders[0])
+    if not any(reference.outputs):
+        raise ConfigError(f"{lines[0]}: expected it to print something")
+    counts = [benchmark.measure(folder, reference).total for folder in folders]
+    with progress_bar(total=_ROUNDS.value, description="timing", unit="round") as bar:
+        times = wall_times(benchmark, folders, reference, rounds=_ROUNDS.value, on_round=lambda: bar.update() and None)
+    parts = [read_parts(folder / program.file) for folder in folders]
+    return [
+        Build(count.instructions, count.cycles, part.total, part.code, time.seconds, time.ratio)
+        for count, part, time in zip(counts, parts, times, strict=True)
+    ]
+
+
+def report(records: Sequence[Record]) -> list[str]:
+    """A table of the programs, and one of means over them and of the worst."""
+    head = ["program", "build", *METRICS, "(95%)", "text, bytes"]
+    rows = []
+    for record in records:
+        for build, label in ((record.profiled, "profile"), (record.optimized, "optimised")):
+            is_first = label == "profile"
+            ratio = build.wall_ratio
+            rows.append(
+                [
+                    f"{record.program} ({record.language})" if is_first else "",
+                    label if is_first or record.kept else "nothing kept",
+                    *(change_text(change(record.plain, build)) for change in METRICS.values()),
+                    interval_text(ratio.low - 1, ratio.high - 1),
+                    bytes_text(build.text_bytes),
+                ]
+            )
+    groups = {"all": records}
+    groups |= {language: [each for each in records if each.language == language] for language in ("c", "c++")}
+    means = [
+        row
+        for name, members in groups.items()
+        for label in ("profile", "optimised")
+        if members
+        for row in _means(f"{len(members)}, {name}" if label == "profile" else "", label, members)
+    ]
+    worst = ["worst", "optimised", *(_worst(records, metric) for metric in METRICS)]
+    return [
+        *Table(head, rows, num_text_columns=2).lines(),
+        "",
+        "Means over programs, with intervals by Student's t:",
+        *Table(["programs", "build", *METRICS], means, total=worst, num_text_columns=2).lines(),
+    ]
+
+
+def _means(name: str, label: str, records: Sequence[Record]) -> list[list[str]]:
+    """The mean of each metric in one build, and its interval, if there is one."""
+    builds = [(each.plain, each.profiled if label == "profile" else each.optimized) for each in records]
+    means = [mean_interval([change(*pair) for pair in builds]) for change in METRICS.values()]
+    rows = [[name, label, *(change_text(mean.value) for mean in means)]]
+    return rows + [["", "(95%)", *(interval_text(mean.low, mean.high) for mean in means)]] * means[0].has_interval
+
+
+def _worst(records: Sequence[Record], metric: str) -> str:
+    """The largest change by what was kept, and the program that has it."""
+    change = METRICS[metric]
+    value, name = max((change(each.plain, each.optimized), each.program) for each in records)
+    return f"{change_text(value)} {name}"
+
+
+if __name__ == "__main__":
+    entry()
