@@ -37,7 +37,7 @@ from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.measure.benchmark import Benchmark
 from compiler_opt.measure.wall_time import MIN_ROUNDS, Median, wall_times
 from compiler_opt.progress_bar import progress_bar
-from compiler_opt.report.formatting import bytes_text, change_text, interval_text
+from compiler_opt.report.formatting import bytes_text, change_text, count_text, interval_text
 from compiler_opt.report.table import Table
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
@@ -123,7 +123,7 @@ def entry() -> int:
     with exclusive_directory(folder, "--output_dir"):
         conditions = {"compiler": toolchain.version_text, "objective": list(_OBJECTIVE), "rounds": _ROUNDS.value}
         check_conditions(folder / "conditions.json", conditions)
-        echo(f"{len(names)} programs, of about 10 minutes and 200 MB each; records and logs are in {folder}")
+        echo(f"{count_text(len(names), 'program')}, of about 10 minutes and 200 MB each; records are in {folder}")
         failures = _fetch(names, programs, folder)
         for name in progress_bar([name for name in names if name not in failures], unit="program"):
             try:
