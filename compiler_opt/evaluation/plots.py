@@ -1,50 +1,23 @@
-"""Plots of reports, as SVG elements of an HTML page.
+"""Plots of reports, as SVG elements of an HTML page."""
 
-Colours are drawn as placeholders and replaced by CSS variables of the page, so that plots follow its light or dark
-theme. Text stays text, in the page's font.
-"""
-
-import io
 import math
-import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
-import matplotlib as mpl
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from compiler_opt.evaluation.drawing import COLORS, PERCENT_TICKS, legend, percentages, side, style_axes, svg, svg_file
 from compiler_opt.evaluation.history import Curve, History, smoothed
 from compiler_opt.evaluation.importance import Importance
 from compiler_opt.evaluation.results import DEFAULT, PARTS, Evaluation, ProjectResult
-from compiler_opt.report.formatting import MINUS, change_text, plot_label
+from compiler_opt.report.formatting import change_text, plot_label
 
-_COLORS = {
-    "text": "#010101",
-    "muted": "#020202",
-    "grid": "#030303",
-    "good": "#040404",
-    "bad": "#050505",
-    "neutral": "#060606",
-    "accent": "#070707",
-}
-_ON_WHITE = {
-    "text": "#1d2024",
-    "muted": "#626a73",
-    "grid": "#e3e4e1",
-    "good": "#1f8a5b",
-    "bad": "#c8453b",
-    "neutral": "#a4a9b0",
-    "accent": "#2d66c3",
-}
 _HUES = ("#3d7bd9", "#d9822b", "#2f9e6b", "#d9534a", "#8b5fbf", "#8a8f96", "#c25a9b", "#96922a")
 """Of algorithms; they can be read on white and on black."""
 _LINE_STYLES = ("-", "--", ":")
-_PERCENT_TICKS = FuncFormatter(lambda value, _: f"{value:+g}%".replace("-", MINUS) if value else "0%")
 _MARKERS = "osD^vP"
 _MAX_PROJECTS = 60
 _MAX_FEATURES = 60
@@ -62,16 +35,16 @@ def project_bars(evaluation: Evaluation) -> Markup:
     bars, *others = figure.subplots(1, len(ratios), sharey=True, squeeze=False, width_ratios=ratios)[0]
     changes = [project.linked_change(evaluation.policy) or 0 for project in projects]
     _bars(bars, [project.name for project in projects], changes)
-    _style(bars, f"{evaluation.policy}: change of linked text", zero_line=True)
+    style_axes(bars, f"{evaluation.policy}: change of linked text", zero_line=True)
     if evaluation.alone:
         _points(bars, projects, evaluation.alone)
-        _legend(bars, ncols=len(evaluation.alone))
+        legend(bars, ncols=len(evaluation.alone))
     for points in others:
         _points(points, projects, baselines)
-        _style(points, "baselines: the same, on another scale", zero_line=True)
+        style_axes(points, "baselines: the same, on another scale", zero_line=True)
         points.tick_params(axis="y", length=0)
-        _legend(points, ncols=len(baselines))
-    return _svg(figure, "projects")
+        legend(points, ncols=len(baselines))
+    return svg(figure, "projects")
 
 
 def part_bars(evaluation: Evaluation) -> Markup:
@@ -92,10 +65,10 @@ def part_bars(evaluation: Evaluation) -> Markup:
         ends[True] += np.maximum(values, 0)
     axes.set_yticks(places, [plot_label(project.name) for project in projects])
     axes.set_ylim(-0.6, len(projects) - 0.4)
-    _style(axes, f"{evaluation.policy}: bytes of each part over all text of the default", zero_line=True)
+    style_axes(axes, f"{evaluation.policy}: bytes of each part over all text of the default", zero_line=True)
     if axes.containers:
-        _legend(axes, ncols=len(PARTS))
-    return _svg(figure, "parts")
+        legend(axes, ncols=len(PARTS))
+    return svg(figure, "parts")
 
 
 def _linked_projects(evaluation: Evaluation) -> list[ProjectResult]:
@@ -112,7 +85,7 @@ def _points(axes: Axes, projects: Sequence[ProjectResult], names: Sequence[str])
             [math.nan if change is None else 100 * change for change in known],
             range(len(projects)),
             marker,
-            color=_COLORS["muted"],
+            color=COLORS["muted"],
             markersize=5,
             fillstyle="none" if marker == "D" else "full",
             label=name,
@@ -124,24 +97,24 @@ def change_bars(names: Sequence[str], changes: Sequence[float], label: str) -> M
     figure = _bar_figure(len(names))
     axes = figure.subplots()
     _bars(axes, names[::-1], changes[::-1])
-    _style(axes, label, zero_line=True)
-    return _svg(figure, "changes")
+    style_axes(axes, label, zero_line=True)
+    return svg(figure, "changes")
 
 
 def trade_off(names: Sequence[str], sizes: Sequence[float], costs: Sequence[float], labels: tuple[str, str]) -> Markup:
     """Relative changes of a size and of a cost as points with names, joined in order; both began at the origin."""
     figure = Figure(figsize=(5.6, 3.4), layout="constrained")
     axes = figure.subplots()
-    x, y = _percent(sizes), _percent(costs)
-    axes.plot(x, y, "o-", color=_COLORS["accent"], markersize=4, linewidth=1)
-    axes.plot([0], [0], "o", color=_COLORS["text"], markersize=4)
+    x, y = percentages(sizes), percentages(costs)
+    axes.plot(x, y, "o-", color=COLORS["accent"], markersize=4, linewidth=1)
+    axes.plot([0], [0], "o", color=COLORS["text"], markersize=4)
     for name, place in zip(names, zip(x, y, strict=True), strict=True):
-        axes.annotate(name, place, (4, 4), textcoords="offset points", color=_COLORS["muted"], fontsize=8)
-    axes.axhline(0, color=_COLORS["muted"], linewidth=0.8)
-    axes.yaxis.set_major_formatter(_PERCENT_TICKS)
-    axes.set_ylabel(labels[1], color=_COLORS["muted"], fontsize=9)
-    _style(axes, labels[0], zero_line=True, grid="y")
-    return _svg(figure, "trade-off")
+        axes.annotate(name, place, (4, 4), textcoords="offset points", color=COLORS["muted"], fontsize=8)
+    axes.axhline(0, color=COLORS["muted"], linewidth=0.8)
+    axes.yaxis.set_major_formatter(PERCENT_TICKS)
+    axes.set_ylabel(labels[1], color=COLORS["muted"], fontsize=9)
+    style_axes(axes, labels[0], zero_line=True, grid="y")
+    return svg(figure, "trade-off")
 
 
 def _bar_figure(num_bars: int) -> Figure:
@@ -150,9 +123,9 @@ def _bar_figure(num_bars: int) -> Figure:
 
 def _bars(axes: Axes, names: Sequence[str], changes: Sequence[float]) -> None:
     """Draws relative changes as bars, the last on top."""
-    percent = _percent(changes)
+    percent = percentages(changes)
     places = np.arange(len(percent))
-    axes.barh(places, percent, height=0.62, color=[_side(change) for change in percent])
+    axes.barh(places, percent, height=0.62, color=[side(change) for change in percent])
     for place, change in zip(places, percent, strict=True):
         axes.annotate(
             change_text(change / 100),
@@ -161,7 +134,7 @@ def _bars(axes: Axes, names: Sequence[str], changes: Sequence[float]) -> None:
             textcoords="offset points",
             ha="right" if change < 0 else "left",
             va="center",
-            color=_COLORS["text"],
+            color=COLORS["text"],
             fontsize=9,
         )
     low, high = min([0, *percent]), max([0, *percent])
@@ -184,11 +157,11 @@ def module_distribution(evaluation: Evaluation) -> Markup:
         edges = step * (np.arange(-np.ceil(reach / step) - 1, np.ceil(reach / step) + 1) + 0.5)
         counts, _ = np.histogram(np.clip(changes, edges[0], edges[-1]), edges)
         middles = (edges[1:] + edges[:-1]) / 2
-        colors = [_side(middle if abs(middle) > step / 4 else 0) for middle in middles]
+        colors = [side(middle if abs(middle) > step / 4 else 0) for middle in middles]
         axes.bar(middles, counts, width=step * 0.88, color=colors)
         axes.set_ylim(0, 1.15 * max(1, counts.max()))  # Room for the label of the median.
         median = float(np.median(changes))
-        axes.axvline(median, color=_COLORS["accent"], linewidth=1.2)
+        axes.axvline(median, color=COLORS["accent"], linewidth=1.2)
         axes.annotate(
             f"median {change_text(median / 100)}",
             (median, 1),
@@ -197,12 +170,12 @@ def module_distribution(evaluation: Evaluation) -> Markup:
             textcoords="offset points",
             va="top",
             fontsize=9,
-            color=_COLORS["accent"],
+            color=COLORS["accent"],
         )
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.set_ylabel("modules", color=_COLORS["muted"], fontsize=9)
-    _style(axes, "change of object text (outliers in the outer bars)", grid="y")
-    return _svg(figure, "modules")
+    axes.set_ylabel("modules", color=COLORS["muted"], fontsize=9)
+    style_axes(axes, "change of object text (outliers in the outer bars)", grid="y")
+    return svg(figure, "modules")
 
 
 def size_scatter(evaluation: Evaluation) -> Markup:
@@ -212,13 +185,13 @@ def size_scatter(evaluation: Evaluation) -> Markup:
     changes = 100 * np.array([module.change(evaluation.policy) for module in modules])
     figure = Figure(figsize=(4.6, 3.1), layout="constrained")
     axes = figure.subplots()
-    axes.scatter(sizes, changes, s=11, c=[_side(change) for change in changes] or None, alpha=0.55, linewidths=0)
-    axes.axhline(0, color=_COLORS["muted"], linewidth=0.8)
+    axes.scatter(sizes, changes, s=11, c=[side(change) for change in changes] or None, alpha=0.55, linewidths=0)
+    axes.axhline(0, color=COLORS["muted"], linewidth=0.8)
     axes.set_xscale("log")
-    axes.yaxis.set_major_formatter(_PERCENT_TICKS)
-    axes.set_ylabel("change of object text", color=_COLORS["muted"], fontsize=9)
-    _style(axes, "object text of the module under the default, bytes", percent=False, grid="y")
-    return _svg(figure, "sizes")
+    axes.yaxis.set_major_formatter(PERCENT_TICKS)
+    axes.set_ylabel("change of object text", color=COLORS["muted"], fontsize=9)
+    style_axes(axes, "object text of the module under the default, bytes", percent=False, grid="y")
+    return svg(figure, "sizes")
 
 
 def training_curve(history: History | None) -> Markup | None:
@@ -231,26 +204,28 @@ def training_curve(history: History | None) -> Markup | None:
     for number, curve in enumerate(history.projects):
         line = smoothed(curve, window)
         label = "single projects" if number == 0 else None
-        axes.plot(line.compiles, _percent(line.values), color=_COLORS["neutral"], linewidth=0.8, alpha=0.7, label=label)
+        axes.plot(
+            line.compiles, percentages(line.values), color=COLORS["neutral"], linewidth=0.8, alpha=0.7, label=label
+        )
     iterations = history.reward
-    axes.plot(iterations.compiles, _percent(iterations.values), ".", color=_COLORS["accent"], markersize=3, alpha=0.4)
+    axes.plot(iterations.compiles, percentages(iterations.values), ".", color=COLORS["accent"], markersize=3, alpha=0.4)
     mean = smoothed(iterations, window)
     label = f"training, mean of {window} iterations" if window > 1 else "training"
-    axes.plot(mean.compiles, _percent(mean.values), color=_COLORS["accent"], linewidth=2, label=label)
+    axes.plot(mean.compiles, percentages(mean.values), color=COLORS["accent"], linewidth=2, label=label)
     for marker, curve in zip(_MARKERS, history.validation, strict=False):
         # Changes become reductions, like rewards.
         reductions = [-100 * value for value in curve.values]
         label = f"validation, {curve.name}"
         axes.plot(
-            curve.compiles, reductions, marker + "-", color=_COLORS["text"], markersize=4, linewidth=1, label=label
+            curve.compiles, reductions, marker + "-", color=COLORS["text"], markersize=4, linewidth=1, label=label
         )
-    axes.axhline(0, color=_COLORS["muted"], linewidth=0.8)
-    axes.set_ylabel("reward (relative reduction of the score)", color=_COLORS["muted"], fontsize=9)
-    axes.yaxis.set_major_formatter(_PERCENT_TICKS)
-    _style(axes, "compilations", percent=False, grid="y")
+    axes.axhline(0, color=COLORS["muted"], linewidth=0.8)
+    axes.set_ylabel("reward (relative reduction of the score)", color=COLORS["muted"], fontsize=9)
+    axes.yaxis.set_major_formatter(PERCENT_TICKS)
+    style_axes(axes, "compilations", percent=False, grid="y")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    _legend(axes, ncols=3)
-    return _svg(figure, "training")
+    legend(axes, ncols=3)
+    return svg(figure, "training")
 
 
 def comparison_curves(
@@ -288,11 +263,11 @@ def comparison_curves(
         mean = 100 * float(np.mean([curve.values[-1] for curve in whole]))
         ends.plot([number - 0.3, number + 0.3], [mean, mean], color=color, linewidth=2)
     for axes in (means, ends):
-        axes.axhline(0, color=_COLORS["muted"], linewidth=0.8)
-    means.set_ylabel(label, color=_COLORS["muted"], fontsize=9)
-    means.yaxis.set_major_formatter(_PERCENT_TICKS)
-    _style(means, "compilations", percent=False, grid="y")
-    _style(ends, "each run's end", percent=False, grid="y")
+        axes.axhline(0, color=COLORS["muted"], linewidth=0.8)
+    means.set_ylabel(label, color=COLORS["muted"], fontsize=9)
+    means.yaxis.set_major_formatter(PERCENT_TICKS)
+    style_axes(means, "compilations", percent=False, grid="y")
+    style_axes(ends, "each run's end", percent=False, grid="y")
     means.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     ends.set_xticks(range(len(curves)), [plot_label(name.split()[0]) for name in curves], rotation=90)
     ends.set_xlim(-0.7, max(1, len(curves)) - 0.3)
@@ -303,9 +278,9 @@ def comparison_curves(
             ncols=4,
             frameon=False,
             fontsize=9,
-            labelcolor=_COLORS["muted"],
+            labelcolor=COLORS["muted"],
         )
-    return _svg(figure, "comparison"), _svg_file(figure, "comparison")
+    return svg(figure, "comparison"), svg_file(figure, "comparison")
 
 
 def importance_bars(importances: Sequence[Importance]) -> str:
@@ -321,87 +296,14 @@ def importance_bars(importances: Sequence[Importance]) -> str:
         places,
         100 * values,
         height=0.62,
-        color=_COLORS["accent"],
+        color=COLORS["accent"],
         xerr=100 * reach,
-        error_kw={"ecolor": _COLORS["text"], "elinewidth": 1, "capsize": 2},
+        error_kw={"ecolor": COLORS["text"], "elinewidth": 1, "capsize": 2},
     )
     axes.set_yticks(places, [plot_label(each.feature) for each in shown])
     axes.set_ylim(-0.6, len(shown) - 0.4)
     axes.set_xlim(0, 105 * max(float(bounds.max()), 1e-3))
-    _style(axes, "decisions that change when the feature is shuffled")
+    style_axes(axes, "decisions that change when the feature is shuffled")
     # Shares have no sign.
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
-    return _svg_file(figure, "importance")
-
-
-def _percent(values: Sequence[float]) -> list[float]:
-    return [100 * value for value in values]
-
-
-def _side(change: float) -> str:
-    return _COLORS["good" if change < 0 else "bad" if change > 0 else "neutral"]
-
-
-def _style(
-    axes: Axes, label: str, *, percent: bool = True, zero_line: bool = False, grid: Literal["x", "y"] = "x"
-) -> None:
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(_COLORS["grid"])
-    axes.tick_params(colors=_COLORS["muted"], labelsize=9, length=0)
-    for tick in axes.get_yticklabels():
-        tick.set_color(_COLORS["text"])
-    axes.grid(axis=grid, color=_COLORS["grid"], linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.set_xlabel(label, color=_COLORS["muted"], fontsize=9)
-    if percent:
-        axes.xaxis.set_major_locator(MaxNLocator(6))
-        axes.xaxis.set_major_formatter(_PERCENT_TICKS)
-    if zero_line:
-        axes.axvline(0, color=_COLORS["muted"], linewidth=0.8)
-
-
-def _legend(axes: Axes, ncols: int) -> None:
-    axes.legend(
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        ncols=ncols,
-        frameon=False,
-        fontsize=9,
-        labelcolor=_COLORS["muted"],
-        handletextpad=0.4,
-        columnspacing=1.4,
-        borderaxespad=0.2,
-    )
-
-
-def _svg_file(figure: Figure, name: str) -> str:
-    """The figure as an SVG file on white, which other pages can show."""
-    figure.patch.set_alpha(1)
-    svg = _drawn(figure, name)
-    for color, placeholder in _COLORS.items():
-        svg = svg.replace(placeholder, _ON_WHITE[color])
-    return svg
-
-
-def _drawn(figure: Figure, name: str) -> str:
-    buffer = io.StringIO()
-    # The salt makes identifiers differ between the plots of a page, and equal between runs.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
-    return buffer.getvalue()
-
-
-def _svg(figure: Figure, name: str) -> Markup:
-    """The figure as an `<svg>` element without size and background, with CSS variables as colours."""
-    figure.patch.set_alpha(0)
-    for axes in figure.axes:
-        axes.patch.set_alpha(0)
-    svg = _drawn(figure, name)
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r' width="[^"]*" height="[^"]*"', ' role="img"', svg, count=1)
-    svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font: \1 var(--font)", svg)
-    for color, placeholder in _COLORS.items():
-        svg = svg.replace(placeholder, f"var(--{color})")
-    return Markup(svg)
+    return svg_file(figure, "importance")
