@@ -169,8 +169,11 @@ def _check_program(command: Sequence[str], folder: Path) -> None:
     """Relative programs are relative to the folder; the others are found on PATH, or absolute."""
     program = shutil.which(str(folder / command[0]) if "/" in command[0] else command[0])
     if program is None:
+        # Builds by a compilation database have programs in a folder of their own.
+        found = next(folder.glob(f"*/{Path(command[0]).name}"), None)
+        elsewhere = f"; is it {found.relative_to(folder)}?" if found is not None else ""
         raise BenchmarkError(
-            f"{shlex.join(command)}: expected a program, found none, in {folder}; the command runs there"
+            f"{shlex.join(command)}: expected a program, found none, in {folder}; the command runs there{elsewhere}"
         )
 
 

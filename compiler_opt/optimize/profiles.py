@@ -1,9 +1,12 @@
 """A benchmark's profile, as clang's own PGO makes it, and builds with it."""
 
+import dataclasses
 import shutil
+from pathlib import Path
 
 from compiler_opt.errors import BenchmarkError
 from compiler_opt.llvm import profile as llvm_profile
+from compiler_opt.llvm.advisors import mllvm
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure import callgrind
 from compiler_opt.measure.attribution import Attribution, Metric
@@ -13,9 +16,6 @@ from compiler_opt.optimize import steps
 from compiler_opt.optimize.optimization import Optimization
 from compiler_opt.optimize.program import Variant
 from compiler_opt.optimize.state import Record, checksum
-
-PROFILE = "program.profdata"
-"""The profile, in the folder of an optimisation."""
 
 _QUIET = ("-Wno-backend-plugin", "-Wno-profile-instr-out-of-date", "-Wno-profile-instr-unprofiled")
 """Code that the benchmark does not link has no profile."""
@@ -43,53 +43,70 @@ def attribution(run: Optimization, plain: Profile, metric: Metric) -> Attributio
     return Attribution(plain, metric, lambda file: file.startswith(f"{run.folder.resolve()}/"))
 
 
-def record(run: Optimization, benchmark: Benchmark, reference: Reference) -> None:
-    """Builds the program so that it records a profile, and runs the benchmark.
+@dataclasses.dataclass(frozen=True)
+class RecordedProfile:
+    """A profile in the folder of an optimisation.
 
-    Raises:
-      BenchmarkError: it has recorded none.
+    Attributes:
+      name: of its file, without a suffix, and of the step that records it.
+      llvm_options: with which it is recorded and used, as cc1 passes them on to LLVM.
     """
-    folder = run.folder / "raw-profiles"
-    options = (f"-fprofile-generate={folder}", *_QUIET)
-    variant = run.variant("instrumented", *options, linking=options)
 
-    def work(record: Record) -> None:
-        # The build may have run what it has built.
-        shutil.rmtree(folder, ignore_errors=True)
-        benchmark.wall_s(variant.folder, reference)
-        raw = sorted(folder.glob("*.profraw"))
-        if not raw:
-            raise BenchmarkError(
-                f"{variant.folder}: the benchmark has recorded no profile in {folder}; it must run a program of "
-                "this build, and end by itself"
-            )
-        llvm_profile.merge(raw, run.folder / PROFILE, run.toolchain)
-        shutil.rmtree(folder)
+    name: str
+    llvm_options: tuple[str, ...] = ()
 
-    steps.build(run, variant)
-    run.state.do("profile", type(None), work, after=[variant.folder.name], outputs=[run.folder / PROFILE])
+    def path(self, run: Optimization) -> Path:
+        return run.folder / f"{self.name}.profdata"
+
+    def record(self, run: Optimization, benchmark: Benchmark, reference: Reference) -> None:
+        """Builds the program so that it records a profile, and runs the benchmark.
+
+        Raises:
+          BenchmarkError: it has recorded none.
+        """
+        folder, path = run.folder / "raw-profiles", self.path(run)
+        options = (f"-fprofile-generate={folder}", *_QUIET)
+        variant = run.variant(f"instrumented-{self.name}", *options, *mllvm(self.llvm_options), linking=options)
+
+        def work(record: Record) -> None:
+            # The build may have run what it has built.
+            shutil.rmtree(folder, ignore_errors=True)
+            benchmark.wall_s(variant.folder, reference)
+            raw = sorted(folder.glob("*.profraw"))
+            if not raw:
+                raise BenchmarkError(
+                    f"{variant.folder}: the benchmark has recorded no profile in {folder}; it must run a program of "
+                    "this build, and end by itself"
+                )
+            llvm_profile.merge(raw, path, run.toolchain)
+            shutil.rmtree(folder)
+
+        steps.build(run, variant)
+        run.state.do(f"profile {self.name}", type(None), work, after=[variant.folder.name], outputs=[path])
+
+    def identity(self, run: Optimization) -> str | None:
+        """Changes with the profile."""
+        return checksum(self.path(run))
+
+    def use(self, run: Optimization) -> tuple[str, ...]:
+        """The options that compile with the profile."""
+        return f"-fprofile-use={self.path(run)}", *_QUIET, *mllvm(self.llvm_options)
 
 
-def identity(run: Optimization) -> str | None:
-    """Changes with the profile."""
-    return checksum(run.folder / PROFILE)
-
-
-def use(run: Optimization) -> tuple[str, ...]:
-    """The options that compile with the profile."""
-    return f"-fprofile-use={run.folder / PROFILE}", *_QUIET
+PROGRAM = RecordedProfile("program")
+"""As clang makes it without further options."""
 
 
 def build(run: Optimization) -> Variant:
-    """Builds by plain clang with the profile alone."""
+    """Builds by plain clang with `PROGRAM` alone."""
     variant = profiled(run)
-    steps.build(run, variant, [identity(run)])
+    steps.build(run, variant, [PROGRAM.identity(run)])
     return variant
 
 
 def profiled(run: Optimization) -> Variant:
-    """The build by plain clang with the profile alone."""
-    return run.variant("profiled", *use(run))
+    """The build by plain clang with `PROGRAM` alone."""
+    return run.variant("profiled", *PROGRAM.use(run))
 
 
 def largest_changes(changes_of: Attribution, profile: Profile, count: int = 50) -> dict[str, float]:

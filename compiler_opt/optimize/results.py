@@ -246,10 +246,12 @@ class ColdStep:
     Attributes:
       cold: the share of all counts of blocks which the code that is compiled for size has, at most.
       measured: the build.
+      checked: what the benchmark costs that the profile has not recorded; None if there is none.
     """
 
     cold: float
     measured: Measured
+    checked: Counts | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -258,14 +260,16 @@ class SizeAtSpeedResult(BenchmarkResult):
 
     Attributes:
       steps: the builds to choose from.
+      default_checked: see `ColdStep.checked`.
       kept: `cold` of the one that is kept; None if the plain build is.
     """
 
     steps: tuple[ColdStep, ...]
     kept: float | None
+    default_checked: Counts | None
 
     def to_json(self) -> dict[str, Any]:
-        steps = [{"cold": step.cold, **step.measured.to_json()} for step in self.steps]
+        steps = [{**dataclasses.asdict(step), **step.measured.to_json()} for step in self.steps]
         return super().to_json() | {"steps": steps}
 
 

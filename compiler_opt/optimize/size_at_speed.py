@@ -19,11 +19,12 @@ from compiler_opt.llvm.advisors import mllvm
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure.attribution import METRICS, Attribution
 from compiler_opt.measure.benchmark import Benchmark, Reference
-from compiler_opt.measure.callgrind import Profile
+from compiler_opt.measure.callgrind import Counts, Profile
 from compiler_opt.measure.wall_time import WallTimes, wall_times
 from compiler_opt.optimize import profiles, steps
 from compiler_opt.optimize.optimization import Optimization, OptimizeSettings
 from compiler_opt.optimize.pipeline import ProgramObjective
+from compiler_opt.optimize.profiles import PROGRAM, RecordedProfile
 from compiler_opt.optimize.program import Variant
 from compiler_opt.optimize.results import ColdStep, Measured, SizeAtSpeedResult, Tests, text_bytes
 from compiler_opt.optimize.state import Record
@@ -37,6 +38,12 @@ COLD = (0.000001, 0.001, 0.01, 0.05, 0.1, 0.2, 0.4)
 
 _HOT = 990_000
 """Millionths of all counts that hot code has, unless the code for size has more of the rest."""
+
+PROFILES = (
+    RecordedProfile("small", ("-preinline-threshold=10",)),
+    RecordedProfile("small-late", ("-disable-preinline",)),
+)
+"""Before it counts, clang inlines more than suits size; the second is for programs that the first makes slower."""
 
 _HALVINGS = 2
 """Builds between the last share that is as fast and the first that is not."""
@@ -53,14 +60,20 @@ class Found:
       before: its profile in the plain build.
       attribution: of changes to functions of the plain build.
       default: the plain build.
-      steps: builds with the profile; the first is with the profile alone.
+      profiled: the build with clang's own profile.
+      checking: what the other benchmark prints, and costs in the plain build; None if there is none.
+      profile: that of `steps`.
+      steps: builds with it; the first is with the profile alone.
     """
 
     reference: Reference
     before: Profile
     attribution: Attribution
     default: Measured
-    steps: tuple[ColdStep, ...]
+    profiled: Measured
+    checking: tuple[Reference, Counts] | None
+    profile: RecordedProfile = PROFILES[0]
+    steps: tuple[ColdStep, ...] = ()
 
     def choices(self) -> list[ColdStep]:
         """The builds that are smaller than the plain one, and whose benchmark costs no more; the smallest first."""
@@ -71,6 +84,8 @@ class Found:
 
     def next_share(self) -> float | None:
         """What to build next: more for size while that is as fast, then less than what was not; None at the end."""
+        if not self.steps:
+            return 0.0
         shares = [step.cold for step in self.steps]
         slow = next((number for number, step in enumerate(self.steps) if not self.is_fast(step)), None)
         if slow is None:
@@ -80,9 +95,11 @@ class Found:
         return float(f"{math.sqrt(shares[slow - 1] * shares[slow]):.2g}")
 
     def is_fast(self, step: ColdStep) -> bool:
-        """Whether the benchmark executes no more instructions than plainly, and takes no more estimated cycles."""
-        counts, plain = step.measured.counts, self.default.counts
-        return counts.instructions <= plain.instructions and counts.cycles <= plain.cycles
+        """Whether the benchmarks execute no more instructions than plainly, and take no more estimated cycles."""
+        pairs = [(step.measured.counts, self.default.counts)]
+        if self.checking is not None and step.checked is not None:
+            pairs.append((step.checked, self.checking[1]))
+        return all(now.instructions <= plain.instructions and now.cycles <= plain.cycles for now, plain in pairs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,10 +108,12 @@ class SmallAtSpeed(ProgramObjective[Found, SizeAtSpeedResult]):
 
     Attributes:
       benchmark: commands that run in the build folder.
+      check_benchmark: others, which must be as fast although the profile has not recorded them; None for none.
       wall_rounds: how often the benchmark is timed in each build.
     """
 
     benchmark: Benchmark
+    check_benchmark: Benchmark | None = None
     wall_rounds: int = 20
 
     quantity = "linked text at the same speed"
@@ -104,45 +123,63 @@ class SmallAtSpeed(ProgramObjective[Found, SizeAtSpeedResult]):
         profiles.check(toolchain)
 
     def identity(self, settings: OptimizeSettings) -> Mapping[str, str]:
-        return {"objective": f"size at the speed of {json.dumps(self.benchmark.commands)} at {settings.level}"}
+        check = () if self.check_benchmark is None else self.check_benchmark.commands
+        commands = json.dumps([self.benchmark.commands, check])
+        return {"objective": f"size at the speed of {commands} at {settings.level}"}
 
     def find(self, run: Optimization) -> Found:
         run.heading(1, f"Benchmark: plain clang {run.settings.level}")
         reference, before = profiles.measure_plain(run, self.benchmark)
+        checking = None
+        if self.check_benchmark is not None:
+            folder = run.default.folder
+            other = self.check_benchmark.reference(folder)
+            checking = other, self.check_benchmark.measure(folder, other).total
         attribution = profiles.attribution(run, before, METRICS[METRIC])
         run.heading(2, "Profile: of the benchmark")
-        profiles.record(run, self.benchmark, reference)
+        PROGRAM.record(run, self.benchmark, reference)
         profiled = profiles.build(run)
         targets = steps.sizes(run, profiled)
-        plain = Measured(before.total, attribution.own_cost(before), text_bytes(targets)[0])
         after = self.benchmark.measure(profiled.folder, reference)
-        alone = ColdStep(0.0, Measured(after.total, attribution.own_cost(after), text_bytes(targets)[1]))
-        _echo(run, alone, plain)
+        default, with_profile = (
+            Measured(profile.total, attribution.own_cost(profile), text)
+            for profile, text in zip((before, after), text_bytes(targets), strict=True)
+        )
+        _echo(run, "clang's own use of a profile", with_profile, default)
         run.heading(3, "Size: of what seldom runs")
-        found = Found(reference, before, attribution, plain, (alone,))
-        while (cold := found.next_share()) is not None:
-            step = self._measure(run, found, cold)
-            _echo(run, step, plain)
-            found = dataclasses.replace(found, steps=tuple(sorted((*found.steps, step), key=lambda each: each.cold)))
-        shutil.rmtree(_tried(run, 0.0).folder, ignore_errors=True)
+        for profile in PROFILES:
+            found = Found(reference, before, attribution, default, with_profile, checking, profile)
+            profile.record(run, self.benchmark, reference)
+            while (cold := found.next_share()) is not None:
+                step = self._measure(run, found, cold)
+                _echo(run, _name(cold), step.measured, default)
+                ordered = sorted((*found.steps, step), key=lambda each: each.cold)
+                found = dataclasses.replace(found, steps=tuple(ordered))
+            if found.choices():
+                break
+        shutil.rmtree(_tried(run, profile, 0.0).folder, ignore_errors=True)
         return found
 
     def _measure(self, run: Optimization, found: Found, cold: float) -> ColdStep:
-        def work(record: Record) -> Measured:
-            variant = _tried(run, cold)
+        def work(record: Record) -> ColdStep:
+            variant = _tried(run, found.profile, cold)
             steps.build_now(run, variant, record)
             profile = self.benchmark.measure(variant.folder, found.reference)
             text = text_bytes(steps.sizes(run, variant))[1]
-            return Measured(profile.total, found.attribution.own_cost(profile), text)
+            checked = None
+            if self.check_benchmark is not None and found.checking is not None:
+                checked = self.check_benchmark.measure(variant.folder, found.checking[0]).total
+            return ColdStep(cold, Measured(profile.total, found.attribution.own_cost(profile), text), checked)
 
-        inputs, after = [options(cold), profiles.identity(run)], [run.default.folder.name]
-        return ColdStep(cold, run.state.do(_name(cold), Measured, work, inputs=inputs, after=after))
+        name = f"{found.profile.name}, {_name(cold)}"
+        inputs, after = [options(cold), found.profile.identity(run)], [run.default.folder.name]
+        return run.state.do(name, ColdStep, work, inputs=inputs, after=after)
 
     def build(self, run: Optimization, found: Found) -> Variant | None:
         run.heading(4, "Build: the smallest that is as fast")
         for step in found.choices():
-            variant = _optimized(run, step.cold)
-            steps.build(run, variant, [profiles.identity(run)])
+            variant = _optimized(run, found.profile, step.cold)
+            steps.build(run, variant, [found.profile.identity(run)])
             times = self._timed(run, variant, found.reference)[-1]
             if times.ratio.low <= 1:
                 return variant
@@ -155,7 +192,8 @@ class SmallAtSpeed(ProgramObjective[Found, SizeAtSpeedResult]):
         variant, kept, chosen, profile = run.default, None, found.default, found.before
         if optimized is not None:
             variant = optimized
-            step = next(each for each in found.steps if _optimized(run, each.cold).options == optimized.options)
+            by_options = {_optimized(run, found.profile, each.cold).options: each for each in found.steps}
+            step = by_options[optimized.options]
             kept, chosen = step.cold, step.measured
             profile = self.benchmark.measure(optimized.folder, found.reference)
         return SizeAtSpeedResult(
@@ -169,12 +207,13 @@ class SmallAtSpeed(ProgramObjective[Found, SizeAtSpeedResult]):
             options=(run.settings.level, *variant.options[2:]),
             metric=METRIC,
             default=found.default,
-            profiled=found.steps[0].measured,
+            profiled=found.profiled,
             optimized=chosen,
             functions=profiles.largest_changes(found.attribution, profile),
             wall=() if optimized is None else self._timed(run, optimized, found.reference),
             steps=found.steps,
             kept=kept,
+            default_checked=None if found.checking is None else found.checking[1],
         )
 
     def _timed(self, run: Optimization, optimized: Variant, reference: Reference) -> tuple[WallTimes, ...]:
@@ -194,19 +233,19 @@ def options(cold: float) -> tuple[str, ...]:
     if not cold:
         return ()
     cutoff = 1_000_000 - round(1_000_000 * cold)
-    settings = ["-pgo-cold-func-opt=minsize", f"-profile-summary-cutoff-cold={cutoff}"]
+    settings = ["-pgo-cold-func-opt=optsize", f"-profile-summary-cutoff-cold={cutoff}"]
     if cutoff < _HOT:  # Nothing may be both.
         settings.append(f"-profile-summary-cutoff-hot={cutoff}")
     return tuple(mllvm(settings))
 
 
-def _tried(run: Optimization, cold: float) -> Variant:
+def _tried(run: Optimization, profile: RecordedProfile, cold: float) -> Variant:
     """A build that is measured, in a folder that all of these use one after the other."""
-    return run.variant("tried", *profiles.use(run), *options(cold))
+    return run.variant("tried", *profile.use(run), *options(cold))
 
 
-def _optimized(run: Optimization, cold: float) -> Variant:
-    return run.variant("optimized", *profiles.use(run), *options(cold))
+def _optimized(run: Optimization, profile: RecordedProfile, cold: float) -> Variant:
+    return run.variant("optimized", *profile.use(run), *options(cold))
 
 
 def _name(cold: float) -> str:
@@ -214,12 +253,12 @@ def _name(cold: float) -> str:
     return f"the last {100 * cold:g}% for size" if cold else "the profile alone"
 
 
-def _echo(run: Optimization, step: ColdStep, plain: Measured) -> None:
-    counts, before = step.measured.counts, plain.counts
+def _echo(run: Optimization, name: str, measured: Measured, plain: Measured) -> None:
+    counts, before = measured.counts, plain.counts
     pairs = {
         "instructions": (before.instructions, counts.instructions),
         "estimated cycles": (before.cycles, counts.cycles),
-        "text": (plain.text_bytes, step.measured.text_bytes),
+        "text": (plain.text_bytes, measured.text_bytes),
     }
     changes = ", ".join(f"{change_text(relative_change(*pair))} {name}" for name, pair in pairs.items())
-    run.echo(f"{_name(step.cold)}: {changes}")
+    run.echo(f"{name}: {changes}")

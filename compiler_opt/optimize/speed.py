@@ -29,7 +29,7 @@ from compiler_opt.measure.wall_time import WallTimes, wall_times
 from compiler_opt.optimize import profiles, steps
 from compiler_opt.optimize.optimization import DECISIONS, Optimization, OptimizeSettings
 from compiler_opt.optimize.pipeline import ProgramObjective
-from compiler_opt.optimize.profiles import PROFILE
+from compiler_opt.optimize.profiles import PROGRAM
 from compiler_opt.optimize.program import Variant
 from compiler_opt.optimize.results import Measured, SpeedResult, TargetSize, Tests, text_bytes
 from compiler_opt.optimize.steps import Searched
@@ -111,7 +111,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
         reference, before = profiles.measure_plain(run, benchmark)
         attribution = profiles.attribution(run, before, METRICS[self.metric])
         run.heading(3, "Profile: of the benchmark")
-        profiles.record(run, benchmark, reference)
+        PROGRAM.record(run, benchmark, reference)
         profiled = profiles.build(run)
         targets = steps.sizes(run, profiled)
         after = benchmark.measure(profiled.folder, reference)
@@ -134,7 +134,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
         request = PolicyRequest(levels=(settings.level,))
         compilers = steps.deploy_compilers(run, request, run.folder / DECISIONS, settings.pass_options)
         run.heading(6, "Build: by the deployed compilers, with the profile")
-        return steps.build_optimized(run, compilers, *profiles.use(run), inputs=[profiles.identity(run)])
+        return steps.build_optimized(run, compilers, *PROGRAM.use(run), inputs=[PROGRAM.identity(run)])
 
     def result(self, run: Optimization, found: Found, optimized: Variant | None, tests: Tests) -> SpeedResult:
         plain_bytes, profiled_bytes = text_bytes(found.targets)
@@ -163,7 +163,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             notes=tuple(run.notes),
             provenance=steps.provenance(run, found.corpus),
             compilers=(str(variant.compilers.c), str(variant.compilers.cxx)),
-            options=(run.settings.level, profiles.use(run)[0]),
+            options=(run.settings.level, PROGRAM.use(run)[0]),
             kept=kept,
             metric=self.metric,
             bytes_per_percent=found.bytes_per_percent,
@@ -184,7 +184,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
         run.heading(4, f"Search: {minutes:g} minutes, {weight:,.0f} bytes for a percent of {self.metric}")
 
         def find(settings: SearchSettings, folder: Path) -> Searched:
-            profile = CompiledProfile(run.folder / PROFILE, toolchain)
+            profile = CompiledProfile(PROGRAM.path(run), toolchain)
             weights = CostWeights(profile, block_costs.load(block_costs.INSTRUCTIONS, toolchain), weight, own_share)
             with (
                 weighted_bar(run.program.name, self.metric, weight) as show,
@@ -208,7 +208,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             )
             return Searched(minutes, len(found.decisions), compiles, found.hot_functions)
 
-        return steps.search(run, [what, profiles.identity(run)], _BUDGET, find)
+        return steps.search(run, [what, PROGRAM.identity(run)], _BUDGET, find)
 
     def _timed(self, variants: Iterable[Variant], reference: Reference) -> tuple[WallTimes, ...]:
         rounds, folders = self.wall_rounds, [variant.folder for variant in variants]

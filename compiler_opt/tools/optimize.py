@@ -115,6 +115,12 @@ _BENCHMARK = flags.DEFINE_multi_string(
     [],
     "A benchmark: a command that runs the program, in the build folder; it prints the same each time. May be repeated.",
 )
+_CHECK_BENCHMARK = flags.DEFINE_multi_string(
+    "check_benchmark",
+    [],
+    "For size at speed: a command like those of --benchmark that must be as fast, too, but is not in the profile, such "
+    "as the same with another input. May be repeated.",
+)
 _BENCHMARK_TIMEOUT_S = flags.DEFINE_float("benchmark_timeout_s", 60.0, "Limit of each run of it, in seconds.", 0.1)
 _SPEED_METRIC = flags.DEFINE_enum(
     "speed_metric", "instructions", list(METRICS), "For speed: what to make less; cycles are callgrind's estimate."
@@ -172,7 +178,9 @@ def entry() -> int:
         if objective_name == _SPEED:
             objective = FastBenchmark(benchmark, _SPEED_METRIC.value, _BYTES_PER_PERCENT.value)
         else:
-            objective = SmallAtSpeed(benchmark)
+            others = _CHECK_BENCHMARK.value
+            check = Benchmark.of(others, _BENCHMARK_TIMEOUT_S.value) if others else None
+            objective = SmallAtSpeed(benchmark, check)
     else:
         level, toolchain = OPTIMISATION, inlining.extend(toolchain, INLINING)
         objective, search_minutes = _small_text(learning, toolchain)
@@ -204,8 +212,8 @@ def _check_flags(objective: str) -> None:
     for_search = (_SPEED_METRIC, _BYTES_PER_PERCENT)
     for_benchmark = (_BENCHMARK, _BENCHMARK_TIMEOUT_S, _LEVEL)
     refused: Mapping[str, Sequence[flags.FlagHolder[Any] | OptionsFlag]] = {
-        _SIZE: for_search + for_benchmark,
-        _SPEED: for_training,
+        _SIZE: (*for_search, *for_benchmark, _CHECK_BENCHMARK),
+        _SPEED: (*for_training, _CHECK_BENCHMARK),
         _SIZE_AT_SPEED: (*for_training, *for_search, _MINUTES, _OPTIONS),
     }
     for flag in refused[objective]:

@@ -85,7 +85,14 @@ class BuildsAndTests:
         self.folder.mkdir(exist_ok=True)
         state = State(self.folder, {}, self.echoed.append)
         run = Optimization(
-            self.program, self.toolchain, self.settings, self.folder, state, self.echoed.append, notes=[]
+            self.program,
+            self.toolchain,
+            self.settings,
+            self.folder,
+            state,
+            self.echoed.append,
+            notes=[],
+            num_headings=7,
         )
         optimized = run.variant("optimized", compilers=self.drivers)
         for variant in (run.default, optimized):
