@@ -80,15 +80,19 @@ def build(text: int, instructions: int, misses: int = 0) -> Measured:
     return Measured(Counts(instructions=instructions, l1_misses=misses), instructions, text)
 
 
-def test_the_smallest_build_that_costs_no_more_is_the_first_choice() -> None:
+def test_of_builds_that_cost_no_more_the_smallest_is_chosen_if_that_is_worth_it() -> None:
     small = [
         ColdStep(0.0, build(1010, 90)),
+        ColdStep(0.000001, build(995, 94)),
         ColdStep(0.001, build(900, 95)),
-        ColdStep(0.01, build(890, 100)),
+        ColdStep(0.01, build(892, 100)),
         ColdStep(0.05, build(880, 100, misses=1)),
         ColdStep(0.1, build(800, 101)),
     ]
-    assert [step.cold for step in found(small).choices()] == [0.01, 0.001]
+    # Five percent of the instructions count as one of text.
+    assert [step.cold for step in found(small).choices()] == [0.001, 0.01, 0.000001]
+    small[3] = ColdStep(0.01, build(888, 100))
+    assert [step.cold for step in found(small).choices()] == [0.01, 0.001, 0.000001]
 
 
 def found(steps: list[ColdStep]) -> Found:
