@@ -114,16 +114,20 @@ def _steps(result: SizeAtSpeedResult) -> Table:
 
     def row(step: ColdStep) -> list[Cell]:
         plain, build = result.default, step.measured
-        pairs = (
+        pairs: tuple[tuple[int, int], ...] = (
             (plain.text_bytes, build.text_bytes),
             (plain.counts.instructions, build.counts.instructions),
             (plain.counts.cycles, build.counts.cycles),
         )
+        if result.default_checked is not None and step.checked is not None:
+            pairs += ((result.default_checked.instructions, step.checked.instructions),)
         kept = "kept" if step.cold == result.kept else ""
         name = f"the last {100 * step.cold:g}%" if step.cold else "nothing"
         return [name, kept, *(Change(relative_change(*pair)) for pair in pairs)]
 
     names = ["of what runs, for size", "", "text", "instructions", "estimated cycles"]
+    if result.default_checked is not None:
+        names.append("instructions of the check")
     return Table(names, list(map(row, result.steps)), num_text_columns=2)
 
 

@@ -34,13 +34,15 @@ def optimized(tmp_path: Path, clang: str, small: SmallAtSpeed = SMALL) -> tuple[
     return optimize(program, probe(clang), settings, small, lines.append), lines
 
 
-@pytest.mark.parametrize("clang", ["clang-22", "clang-19"])
-def test_what_seldom_runs_gets_smaller_and_nothing_slower(tmp_path: Path, clang: str) -> None:
-    result, _ = optimized(tmp_path, clang)
+@pytest.mark.parametrize(("clang", "check"), [("clang-22", None), ("clang-19", Benchmark.of(["linked/bench 300"]))])
+def test_what_seldom_runs_gets_smaller_and_nothing_slower(tmp_path: Path, clang: str, check: Benchmark | None) -> None:
+    chosen = dataclasses.replace(SMALL, check_benchmark=check)
+    result, _ = optimized(tmp_path, clang, chosen)
     plain, small = result.default, result.optimized
     assert result.kept and result.change < 0
     assert small.text_bytes < min(plain.text_bytes, result.profiled.text_bytes)
-    assert small.counts.instructions <= plain.counts.instructions and small.counts.cycles <= plain.counts.cycles
+    for metric in METRICS.values():
+        assert metric(small.counts) <= 1.001 * metric(plain.counts)
     # With the share that only hot code has, the loop is compiled for size; that is slower, and ends the row.
     assert result.steps[-1].measured.counts.instructions > 1.05 * plain.counts.instructions
     shares = [step.cold for step in result.steps]
@@ -57,6 +59,7 @@ def test_what_seldom_runs_gets_smaller_and_nothing_slower(tmp_path: Path, clang:
     subprocess.run([c, *objects, "-o", again], check=True)
     assert read_parts(again) == read_parts(tmp_path / "out" / "build-optimized" / "linked" / "bench")
 
+    assert (result.default_checked is None) == (check is None)
     table, said = output.terminal_table(result), f"the last {100 * result.kept:g}%"
     assert re.search(rf"^{said} +kept ", table, re.MULTILINE) and f"have {said} of what runs" in table
     page = output.write(result, tmp_path / "report").read_text()
@@ -65,7 +68,7 @@ def test_what_seldom_runs_gets_smaller_and_nothing_slower(tmp_path: Path, clang:
     assert summary["kept"] == result.kept and len(summary["steps"]) == len(result.steps)
 
     # Nothing is done twice, and another benchmark is another optimisation.
-    again_result, lines = optimized(tmp_path, clang)
+    again_result, lines = optimized(tmp_path, clang, chosen)
     assert again_result.optimized == small and f"small, {said} for size: done before" in lines
     with pytest.raises(ConfigError, match="another objective"):
         optimized(tmp_path, clang, dataclasses.replace(SMALL, benchmark=Benchmark.of(["linked/bench 10"])))
@@ -77,7 +80,8 @@ def test_a_benchmark_that_fails_is_refused(tmp_path: Path) -> None:
 
 
 def build(text: int, instructions: int, misses: int = 0) -> Measured:
-    return Measured(Counts(instructions=instructions, l1_misses=misses), instructions, text)
+    """Instructions in thousands."""
+    return Measured(Counts(instructions=1000 * instructions, l1_misses=misses), 1000 * instructions, text)
 
 
 def test_of_builds_that_cost_no_more_the_smallest_is_chosen_if_that_is_worth_it() -> None:
@@ -86,7 +90,7 @@ def test_of_builds_that_cost_no_more_the_smallest_is_chosen_if_that_is_worth_it(
         ColdStep(0.000001, build(995, 94)),
         ColdStep(0.001, build(900, 95)),
         ColdStep(0.01, build(892, 100)),
-        ColdStep(0.05, build(880, 100, misses=1)),
+        ColdStep(0.05, build(880, 100, misses=100)),
         ColdStep(0.1, build(800, 101)),
     ]
     # Five percent of the instructions count as one of text.
@@ -114,6 +118,14 @@ def test_builds_end_between_the_last_that_is_as_fast_and_the_first_that_is_not()
     assert next_of(*fast, (0.015, 99), (0.022, 101), (0.05, 101)) is None
     # The profile itself is slower.
     assert next_of((0.0, 101)) is None and next_of((0.0, 99), (0.000001, 101)) is None
+
+
+def test_the_other_benchmark_must_be_as_fast_too() -> None:
+    steps = [
+        ColdStep(cold, build(900, 90), Counts(instructions=count)) for cold, count in ((0.001, 5004), (0.01, 5006))
+    ]
+    checked = dataclasses.replace(found(steps), checking=(Reference((), 0.0), Counts(instructions=5000)))
+    assert [checked.is_fast(step) for step in steps] == [True, False]
 
 
 def test_options_leave_nothing_both_hot_and_cold() -> None:
