@@ -12,11 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from compiler_opt import pretrained
+from compiler_opt import __version__, pretrained
 from compiler_opt.policies.pretrained_index import ENVIRONMENT, PretrainedIndex
 from compiler_opt.policies.weights import NetworkWeights
 
@@ -174,6 +175,14 @@ def test_a_wheel_has_the_command_and_the_policies_that_ship(tmp_path: Path) -> N
     shipped = pretrained.names()
     assert set(printed.split()) >= {"first", "version-1.0", weights.checksum()}
     assert set(shipped) <= set(printed.split())
+
+
+def test_the_citation_is_up_to_date() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    about = importlib.metadata.metadata(DISTRIBUTION)
+    assert cited["cff-version"] == "1.2.0" and {"message", "title"} <= cited.keys()
+    assert (cited["version"], cited["license"]) == (__version__, about["License-Expression"])
+    assert ", ".join(author["name"] for author in cited["authors"]) == about["Author"]
 
 
 def run_python(code: str, cwd: Path, path: Path | None = None) -> str:
