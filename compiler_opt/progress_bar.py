@@ -1,5 +1,6 @@
 """Shows how far long work is: by a bar on a terminal, by lines in a log."""
 
+import logging
 import sys
 import time
 from collections.abc import Iterable
@@ -10,6 +11,13 @@ from tqdm import tqdm
 T = TypeVar("T")
 
 _INTERVAL_S = 30.0
+_LOG = logging.getLogger(__name__)
+"""Has no messages: its level says whether to show bars."""
+
+
+def hide_bars() -> None:
+    """From now on, `progress_bar` shows nothing."""
+    _LOG.setLevel(logging.CRITICAL)
 
 
 @overload
@@ -29,6 +37,8 @@ def progress_bar(
 
     `options` are tqdm's, such as `unit`.
     """
+    if not _LOG.isEnabledFor(logging.WARNING):
+        options["disable"] = True
     if sys.stderr.isatty():
         return tqdm(iterable, description, total, dynamic_ncols=True, **options)
     return _Lines(iterable, description, total, **options)

@@ -1,6 +1,7 @@
 """Long work shows how far it is, on a terminal and in a log."""
 
 import fcntl
+import logging
 import os
 import pty
 import struct
@@ -50,6 +51,20 @@ def test_changed_descriptions_and_totals_add_no_lines(clock: list[float], capsys
 
 def test_a_log_of_short_work_gets_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(progress_bar(iter("abc"), "reading", 3, unit="letter")) == ["a", "b", "c"]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_hidden_bars_still_count(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger(module.__name__)
+    module.hide_bars()
+    try:
+        with progress_bar(total=100, unit="module") as bar:
+            for number in progress_bar(range(100)):
+                clock[0] += 31
+                bar.set_postfix(number=number)
+                bar.update()
+    finally:
+        logger.setLevel(logging.NOTSET)
     assert capsys.readouterr() == ("", "")
 
 

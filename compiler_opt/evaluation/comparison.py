@@ -119,6 +119,25 @@ class Comparison:
             found.setdefault(run.algorithm, []).append(run)
         return found
 
+    def to_json(self) -> dict[str, Any]:
+        """The conditions, and the end of each run."""
+        runs = [
+            {
+                "algorithm": run.algorithm,
+                "seed": run.seed,
+                "state": run.state,
+                "validation_mean": run.last,
+                "validation_total": run.together.values[-1] if run.together.values else None,
+                "best_validation_mean": run.best,
+                "compiles": run.compiles,
+                "failures": run.failures,
+                "cpu_s": round(run.cpu_s, 2),
+                "reason": run.reason,
+            }
+            for run in self.runs
+        ]
+        return {"measure": self.measure, "compiles": self.compiles, "provenance": dict(self.facts), "runs": runs}
+
     def summary(self) -> Table:
         """A row for each algorithm, over its complete runs; the best mean first."""
         rows = [_summary_row(name, runs) for name, runs in self.by_algorithm.items()]
@@ -277,20 +296,10 @@ def _csv_rows(table: Table) -> list[dict[str, Any]]:
 
 
 def _run_rows(comparison: Comparison) -> list[dict[str, Any]]:
+    changes = ("validation_mean", "validation_total", "best_validation_mean")
     return [
-        {
-            "algorithm": run.algorithm,
-            "seed": run.seed,
-            "state": run.state,
-            "validation_mean": _exact(run.last),
-            "validation_total": _exact(run.together.values[-1] if run.together.values else None),
-            "best_validation_mean": _exact(run.best),
-            "compiles": run.compiles,
-            "failures": run.failures,
-            "cpu_s": f"{run.cpu_s:.2f}",
-            "reason": run.reason,
-        }
-        for run in comparison.runs
+        {**run, **{name: _exact(run[name]) for name in changes}, "cpu_s": f"{run['cpu_s']:.2f}"}
+        for run in comparison.to_json()["runs"]
     ]
 
 

@@ -25,6 +25,8 @@ from compiler_opt.report import page
 from compiler_opt.report.formatting import change_text, count_text, interval_text
 from compiler_opt.report.table import Cell, Change, Table, csv_text
 
+SUMMARY_FILE = "summary.json"
+
 _MAX_MODULES_NAMED = 10
 _MAX_FAILURES_SHOWN = 200
 
@@ -41,7 +43,7 @@ def write_report(
       OutputError: a file cannot be written; existing files are untouched.
     """
     files = {name: csv_text(rows) for name, rows in tables.items()}
-    files["summary.json"] = json.dumps(summary, indent=2) + "\n"
+    files[SUMMARY_FILE] = json.dumps(summary, indent=2) + "\n"
     if html is not None:
         files["report.html"] = html
     for name, contents in files.items():

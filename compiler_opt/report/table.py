@@ -75,6 +75,10 @@ class Table:
         cells = [[str(cell) for cell in row] for row in rows]
         return aligned(cells, self.num_text_columns, rules, terminal_columns() if width is None else width)
 
+    def records(self) -> list[dict[str, str]]:
+        """The cells of each of `rows`, as text, by the names of their columns."""
+        return [dict(zip(self.head, map(str, row), strict=True)) for row in self.rows]
+
     def markdown(self) -> list[str]:
         """The table as lines of Markdown; text from outside cannot break out of its cell."""
         rows = [*self.rows, *([self.total] if self.total is not None else []), *self.extra]

@@ -332,6 +332,7 @@ def clone(
     network: NetworkConfig,
     config: BehavioralCloningConfig,
     echo: Callable[[str], object],
+    say: Callable[[str], object],
     taught_by: LearnedPolicy | None = None,
 ) -> Path:
     """Clones a trace under a vocabulary, see `pipeline.clone_default`; returns the policy's folder."""
@@ -345,7 +346,7 @@ def clone(
             )
         except PolicyError as error:
             raise PolicyError(f"{trace.path}: {error}") from error
-    echo(f"{len(training)} decisions of {training.num_modules} modules; {held_out.num_modules} modules held out")
+    say(f"{len(training)} decisions of {training.num_modules} modules; {held_out.num_modules} modules held out")
     # An earlier policy of this folder stays until there is another one that is finished.
     keeps_earlier = is_finished(root_dir)
     history = History(root_dir, 0)
@@ -356,7 +357,7 @@ def clone(
         history.add(entry)
         epoch = int(entry["iteration"])
         elapsed_s += entry["elapsed_s"]
-        echo(
+        say(
             f"epoch {epoch} of {config.num_epochs}: loss {entry['training_loss']:.4f}, held out {entry['loss']:.4f}, "
             f"accuracy {entry['accuracy']:.2%} (majority class: {entry['majority_rate']:.2%}), "
             f"at most {duration_text(elapsed_s / epoch * (config.num_epochs - epoch))} left"

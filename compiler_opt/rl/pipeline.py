@@ -281,6 +281,7 @@ def clone_default(
     inlining: InliningConfig | None = None,
     teacher: LearnedPolicy | None = None,
     echo: Callable[[str], object] = print,
+    say: Callable[[str], object] | None = None,
 ) -> Path:
     """Trains a policy to imitate the decisions of a trace: the warm start of reinforcement learning.
 
@@ -294,7 +295,8 @@ def clone_default(
         observed if the vocabulary has them.
       teacher: a policy whose decisions are imitated in place of the recorded ones; it may observe more features, which
         the trace must have.
-      echo: prints a line of progress.
+      echo: prints a line.
+      say: prints a line of progress; by default `echo`.
 
     Returns:
       the policy's folder.
@@ -329,7 +331,8 @@ def clone_default(
         load_tensorflow()
         from compiler_opt.rl.behavioral_cloning import clone
 
-        return clone(root_dir, trace.paths, problem, quantiles, settings.network, settings.cloning, echo, teacher)
+        network, cloning = settings.network, settings.cloning
+        return clone(root_dir, trace.paths, problem, quantiles, network, cloning, echo, say or echo, teacher)
 
 
 def train(

@@ -70,6 +70,7 @@ _DOCUMENT = shared_flags.path(
 _HOURS = flags.DEFINE_float("max_hours", 48.0, "Hours after which a run counts as failed.", 0.001)
 _COMPILE_TASK = shared_flags.TaskFlag()
 _CLANG_PATH = shared_flags.clang_path()
+shared_flags.json()
 _NUM_WORKERS = shared_flags.num_workers()
 
 _SETTINGS_WITH_PATHS = {"inlining": ["ir2vec_vocabulary"], "bc_max": ["policies", "stores"], "flips": ["stores"]}
@@ -111,9 +112,9 @@ def entry() -> int:
         measure = "linked text" if problem.objective.is_size else "score"
         for number, run in enumerate(runs, 1):
             if found[run.algorithm, run.seed].state != COMPLETE:
-                echo(f"run {number} of {len(runs)}: {run.algorithm}, seed {run.seed}; its log is {run.log}")
+                entry_point.say(f"run {number} of {len(runs)}: {run.algorithm}, seed {run.seed}; its log is {run.log}")
             found[run.algorithm, run.seed] = done = execute(run, 3600 * _HOURS.value)
-            echo(_line(done))
+            entry_point.say(_line(done))
             compared = Comparison(list(found.values()), measure, _COMPILES.value, facts)
             page = results.write(compared, output_dir, _DOCUMENT.value)
     for line in compared.summary().lines():
@@ -122,6 +123,7 @@ def entry() -> int:
     for line in entry_point.first_of("failed", [f"{run.algorithm}, seed {run.seed}: {run.reason}" for run in failed]):
         echo(line)
     print(f"report: {page}")
+    entry_point.print_json(compared.to_json())
     return 1 if failed else 0
 
 

@@ -26,6 +26,7 @@ _OUTPUT_PATH = shared_flags.path("output_path", "Folder for statistics.json, mod
 _CLANG_PATH = shared_flags.clang_path("The clang whose opt to use; by default the newest one installed.")
 _DECISIONS = flags.DEFINE_bool("decisions", False, "Count the default's decisions, too, by compiling each module.")
 _COMPILE_TASK = shared_flags.TaskFlag("inlining")
+shared_flags.json()
 _NUM_WORKERS = shared_flags.num_workers("Processes")
 
 
@@ -47,8 +48,9 @@ def entry() -> None:
             ]
         result = Statistics(tuple(facts))
         entry_point.echo(corpus_report.table(result))
+        content = result.to_json()
+        entry_point.print_json(content)
         if output is not None:
-            content = result.to_json()
             write_json(output / "statistics.json", content)
             write_text(output / "modules.csv", csv_text(content["modules"]))
             for name, picture in corpus_report.plots(result).items():

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from compiler_opt.llvm import processes, sandbox
 from compiler_opt.llvm.advisors import ADVISORS, INLINING
@@ -109,6 +110,32 @@ def report(toolchain: Toolchain, findings: Sequence[Finding]) -> str:
         verdict,
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def to_json(toolchain: Toolchain, findings: Sequence[Finding]) -> dict[str, Any]:
+    """The content of `report`."""
+    return {
+        "compiler": str(toolchain.clang),
+        "version": toolchain.version_text,
+        "target": toolchain.target,
+        "pass_plugins": toolchain.pass_plugins,
+        "plugin_headers": None if toolchain.plugin_headers is None else str(toolchain.plugin_headers),
+        "development_mode": toolchain.development_mode,
+        "sandbox": sandbox.describe(),
+        "problems": {
+            name: {
+                "interactive": support.interactive,
+                "development": support.development,
+                "embedded": support.embedded,
+                "features": [spec.name for spec in support.features],
+                "reason": support.reason,
+            }
+            for name, support in toolchain.problems.items()
+        },
+        "tools": {name: str(toolchain.tools[name]) for name in _USED_FOR if name in toolchain.tools},
+        "missing": [dataclasses.asdict(finding) for finding in findings],
+        "ready": not any(finding.essential for finding in findings),
+    }
 
 
 def _problems(toolchain: Toolchain) -> list[tuple[str, ...]]:

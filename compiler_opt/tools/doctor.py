@@ -8,6 +8,7 @@ from compiler_opt.tensorflow_loading import missing_packages
 from compiler_opt.tools import diagnosis, entry_point, shared_flags
 
 _CLANG_PATH = shared_flags.clang_path()
+shared_flags.json()
 
 
 @entry_point.command
@@ -15,6 +16,7 @@ def entry() -> int:
     toolchain = probe(_CLANG_PATH.value)
     findings = diagnosis.diagnose(toolchain, missing_packages())
     print(diagnosis.report(toolchain, findings))
+    entry_point.print_json(diagnosis.to_json(toolchain, findings))
     return entry_point.EXIT_USER_ERROR if any(finding.essential for finding in findings) else 0
 
 

@@ -10,17 +10,25 @@
 The module then runs as a script from the repository's root, with `python -m` and, named in `commands.py`, as
 `compiler_opt VERB`. Exit status: 0 for success, 2 for an error that the user can fix, 130 if interrupted, 141 if nobody
 reads the output. A traceback (status 1) is a bug of ours.
+
+Every command has `--quiet`, so lines about progress go through `say`. A command with `shared_flags.json` gives its
+result to `print_json`, too.
 """
 
+import contextlib
 import errno
 import functools
+import json
+import logging
 import os
 import select
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from absl import app, flags
+from absl import logging as absl_logging
 
 from compiler_opt.collect.machine import available_cpus
 from compiler_opt.errors import CompilerOptError, ConfigError
@@ -41,9 +49,13 @@ _REMEDIES = {
 }
 """Messages for system errors whose cause lies outside this program."""
 
+_QUIET = flags.DEFINE_bool("quiet", False, "Show no progress, only results, notes, warnings and errors.")
+
 
 def command(main: Callable[[], int | None]) -> Callable[[], NoReturn]:
     """Makes a command of `main`, which returns the exit status (None for 0)."""
+    module = sys.argv[0] if main.__module__ == "__main__" else main.__module__  # absl's name of it
+    flags.FLAGS.register_key_flag_for_module(module, flags.FLAGS[_QUIET.name])
 
     @functools.wraps(main)
     def run() -> NoReturn:
@@ -76,6 +88,19 @@ def echo(text: str) -> None:
     print("\n".join(map(printable, text.split("\n"))), flush=True)
 
 
+def say(text: str) -> None:
+    """Prints lines about progress as `echo` does, unless the command is quiet."""
+    if not _QUIET.value:
+        echo(text)
+
+
+def print_json(result: Path | Mapping[str, object]) -> None:
+    """Prints the result of a command with --json: an object, or the content of the JSON file that has it."""
+    if _prints_json():
+        text = result.read_text() if isinstance(result, Path) else json.dumps(result, indent=1)
+        print(text.rstrip(), file=sys.__stdout__, flush=True)
+
+
 def note(text: str) -> None:
     """Prints a line to stderr about how the command was understood."""
     print(f"note: {one_line(printable(text))}", file=sys.stderr)
@@ -99,7 +124,8 @@ def _exit_status(main: Callable[[], int | None], argv: list[str]) -> int:
     try:
         if len(argv) > 1:
             raise ConfigError(f"expected flags only, found the argument {argv[1]!r}; see --help")
-        return main() or 0
+        with _output():
+            return main() or 0
     except CompilerOptError as error:
         return _report_error(str(error))
     except app.UsageError as error:
@@ -110,6 +136,36 @@ def _exit_status(main: Callable[[], int | None], argv: list[str]) -> int:
         return _report_error(f"{error.filename or 'output'}: {_REMEDIES[error.errno]}")
     except KeyboardInterrupt as error:
         return _report_interrupt(error)
+
+
+@contextlib.contextmanager
+def _output() -> Iterator[None]:
+    """Within the block, what is printed and logged is as --quiet and --json ask for."""
+    handler = absl_logging.get_absl_handler()
+    handler.setFormatter(_PlainTime())
+    with contextlib.ExitStack() as stack:
+        if _QUIET.value:
+            from compiler_opt.progress_bar import hide_bars  # which takes some time
+
+            hide_bars()
+            handler.setLevel(logging.WARNING)
+        if _prints_json():
+            # With both, the text is no result.
+            others = stack.enter_context(Path(os.devnull).open("w")) if _QUIET.value else sys.stderr
+            stack.enter_context(contextlib.redirect_stdout(others))
+        yield
+
+
+def _prints_json() -> bool:
+    return "json" in flags.FLAGS and bool(flags.FLAGS["json"].value)
+
+
+class _PlainTime(logging.Formatter):
+    """Formats `12:03:45 text` and `12:03:45 warning: text`."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
+        return f"{self.formatTime(record, '%H:%M:%S')} {level}{record.message}"
 
 
 def _parse_flags(argv: list[str]) -> list[str]:

@@ -25,7 +25,7 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import report
 from compiler_opt.evaluation.evaluate import EvaluationSettings, baselines, evaluate, num_rollouts
 from compiler_opt.evaluation.history import load_history
-from compiler_opt.evaluation.report_parts import policy_facts
+from compiler_opt.evaluation.report_parts import SUMMARY_FILE, policy_facts
 from compiler_opt.files import exclusive_directory
 from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.ir2vec import check_same
@@ -68,6 +68,7 @@ _BASELINES = flags.DEFINE_list(
     f"{', '.join(Binary().baselines())}; for eviction: "
     f"{', '.join(problems.load('regalloc_eviction').decision.action_space.baselines())}.",
 )
+shared_flags.json()
 _MARGIN = shared_flags.margin("Evaluate")
 _SEED = shared_flags.seed("the random baseline and the bootstrap")
 _TIMEOUT_S = flags.DEFINE_float(
@@ -148,6 +149,7 @@ def entry() -> None:
         shared_flags.warn_undecided(corpus, toolchain)
     echo(report.terminal_table(evaluation))
     print(f"report: {page}")
+    entry_point.print_json(output_path / SUMMARY_FILE)
 
 
 def _options(corpus: Corpus, problem: AnyProblem, toolchain: Toolchain) -> OptionSets | None:

@@ -20,6 +20,7 @@ from compiler_opt.collect.rollout import DefaultPolicy
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation import explain_report
 from compiler_opt.evaluation.explain import ExplainSettings, explain
+from compiler_opt.evaluation.report_parts import SUMMARY_FILE
 from compiler_opt.files import exclusive_directory
 from compiler_opt.llvm.inliner_plugin import inliner_plugin, with_plugin_features
 from compiler_opt.policies.policy import Policy
@@ -36,6 +37,7 @@ _OTHER_POLICY_PATH = shared_flags.policy(
 _OUTPUT_PATH = shared_flags.required_path("output_path", "Folder for the results.")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
+shared_flags.json()
 _VERIFY = flags.DEFINE_integer("verify", 0, "How many of the largest decisions to measure, each alone.", 0)
 _GIN = gin_settings.GinFlags("Gin files; settings of rollout and problem_config (by default the policy's) apply here.")
 
@@ -84,6 +86,7 @@ def entry() -> None:
         page = explain_report.write(explanation, output_path)
     echo(explain_report.terminal_text(explanation))
     print(f"report: {page}")
+    entry_point.print_json(output_path / SUMMARY_FILE)
 
 
 if __name__ == "__main__":

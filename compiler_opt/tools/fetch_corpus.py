@@ -92,10 +92,12 @@ class _Bar:
     def announce(self, plan: builder.Plan) -> None:
         if not plan.projects:
             return
-        self._bar.write(
-            f"{len(plan.projects)} projects with some {plan.num_modules} modules to make: "
-            f"{plan.download_bytes / 1e6:.1f} MB to download, {plan.corpus_bytes / 1e6:.1f} MB of disk for the corpora"
-        )
+        download_mb, disk_mb = plan.download_bytes / 1e6, plan.corpus_bytes / 1e6
+        with self._bar.external_write_mode():
+            entry_point.say(
+                f"{len(plan.projects)} projects with some {plan.num_modules} modules to make: "
+                f"{download_mb:.1f} MB to download, {disk_mb:.1f} MB of disk for the corpora"
+            )
         with self._lock:
             self._total = {project.name: project.measured.modules for project in plan.projects}
 

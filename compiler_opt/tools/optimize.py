@@ -39,6 +39,7 @@ from compiler_opt import problem as problems
 from compiler_opt.deploy.pass_options import AUTO, NO_OPTIONS
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.evaluation.history import load_history
+from compiler_opt.evaluation.report_parts import SUMMARY_FILE
 from compiler_opt.files import check_folder_writable
 from compiler_opt.llvm import plugin_features
 from compiler_opt.llvm.advisors import INLINING
@@ -137,6 +138,7 @@ _CLANG_PATH = shared_flags.clang_path(
     "The clang to use; by default the build's own if it can run policies, otherwise the newest one installed."
 )
 _JOBS = flags.DEFINE_integer("jobs", None, "Compilers to run at a time; by default one per CPU.", 1)
+shared_flags.json()
 _SEED = shared_flags.seed("all random choices; train_eval.seed in gin", None)
 _GIN = gin_settings.GinFlags("Gin files with settings of the training, which override optimize.gin.")
 
@@ -195,7 +197,7 @@ def entry() -> int:
         jobs=jobs,
         trust_corpus=_TRUST_CORPUS.value,
     )
-    result: Result = optimize(program, toolchain, settings, objective, echo)
+    result: Result = optimize(program, toolchain, settings, objective, entry_point.say)
     trained = folder / TRAINING
     history = load_history(trained) if _REUSE_POLICY.value is None and trained.is_dir() else None
     report = output.write(result, folder / "report", history)
@@ -203,6 +205,7 @@ def entry() -> int:
     c, cxx = result.compilers
     echo(f"compilers: {c} and {Path(cxx).name}, for {shlex.join(result.options)}")
     echo(f"report: {report}")
+    entry_point.print_json(report.with_name(SUMMARY_FILE))
     return _EXIT_TESTS_BROKEN if result.tests_broken else 0
 
 

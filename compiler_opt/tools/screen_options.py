@@ -60,9 +60,7 @@ def entry() -> None:
         results = screening.measure(measured)
     languages = {name: modules[0].language() for name, modules in corpus.projects().items()}
     table = options_table(results, languages)
-    write_text(
-        folder / "options.csv", csv_text([dict(zip(table.head, map(str, row), strict=True)) for row in table.rows])
-    )
+    write_text(folder / "options.csv", csv_text(table.records()))
     failed = [each for each in detected if each.failures]
     echo(
         f"{len(listed)} options; {len(tried)} settings of them tried on {len(screening.detecting)} modules; "

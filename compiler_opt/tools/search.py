@@ -31,6 +31,7 @@ from compiler_opt.corpus.module import Module
 from compiler_opt.decisions.inlining import PROBLEM
 from compiler_opt.errors import ConfigError
 from compiler_opt.evaluation.history import HISTORY_FILE
+from compiler_opt.evaluation.report_parts import SUMMARY_FILE
 from compiler_opt.files import exclusive_directory, write_text
 from compiler_opt.llvm.inliner_plugin import inliner_plugin, with_plugin_features
 from compiler_opt.llvm.toolchain import Toolchain
@@ -66,6 +67,7 @@ flags.register_validator(
 _MAX_MINUTES = flags.DEFINE_float(
     "max_minutes", None, "Wall-clock limit of the searches of all projects together, in minutes.", 0.1
 )
+shared_flags.json()
 _SEED = shared_flags.seed("the sample of --headroom, and the random moves")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
@@ -131,10 +133,13 @@ def entry() -> None:
         shared_flags.warn_undecided(corpus, toolchain)
     for line in [*table.lines(), *(line for each in results for line in report.remarks(each))]:
         echo(line)
-    if not _HEADROOM.value:
+    if _HEADROOM.value:
+        entry_point.print_json({"projects": table.records()})
+    else:
         for result in results:
             echo(f"{result.name}: {_OUTPUT_DIR.value / result.name / report.DECISIONS_FILE}")
         print(f"report: {page}")
+        entry_point.print_json(_OUTPUT_DIR.value / SUMMARY_FILE)
 
 
 def _provenance(corpus: Corpus, toolchain: Toolchain) -> dict[str, str]:
@@ -159,9 +164,8 @@ def _headroom(results: Sequence[SearchResult], projects: Mapping[str, Sequence[M
     """The table, which is written, too."""
     languages = [", ".join(sorted({module.language() for module in projects[each.name]})) for each in results]
     table = report.headroom_table(zip(results, languages, strict=True), _BUDGETS.value)
-    rows = [dict(zip(table.head, map(str, row), strict=True)) for row in table.rows]
     path: Path = _OUTPUT_DIR.value / "headroom.csv"
-    write_text(path, csv_text(rows))
+    write_text(path, csv_text(table.records()))
     return table
 
 

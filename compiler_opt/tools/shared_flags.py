@@ -359,6 +359,11 @@ def margin(use: str) -> "flags.FlagHolder[float | None]":
     )
 
 
+def json() -> "flags.FlagHolder[bool]":
+    """For commands that hand their result to `entry_point.print_json`."""
+    return flags.DEFINE_bool("json", False, "Print the result as JSON to stdout, everything else to stderr.")
+
+
 def seed(what: str, default: int | None = 0) -> "flags.FlagHolder[Any]":
     """`--seed`."""
     return flags.DEFINE_integer("seed", default, f"Seed of {what}.", 0)

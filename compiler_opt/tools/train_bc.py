@@ -65,6 +65,7 @@ def entry() -> None:
         problem=problem,
         inlining=settings["inlining"],
         teacher=teacher,
+        say=entry_point.say,
     )
 
 

@@ -29,6 +29,7 @@ _ORIGINAL_DIR = shared_flags.required_path(
 _SAMPLE = flags.DEFINE_integer("sample", None, "Number of modules to check, sampled at random; by default all.", 1)
 _SEED = shared_flags.seed("the sample")
 _CLANG_PATH = shared_flags.clang_path("The clang of the build; by default the newest one installed.")
+shared_flags.json()
 _NUM_WORKERS = shared_flags.num_workers()
 _TIMEOUT_S = flags.DEFINE_float("timeout_s", 300.0, "Time limit of one compilation, in seconds.", 0.1)
 _OUTPUT_PATH = shared_flags.path("output_path", "A JSON file to write, which lists every module that is not identical.")
@@ -52,8 +53,10 @@ def entry() -> int:
         shown = progress_bar(found, total=len(modules), unit="module")
         results = sorted(shown, key=lambda result: result.module)
     entry_point.echo(_summary(results, len(corpus.modules), toolchain))
+    content = _to_json(results, toolchain)
     if output is not None:
-        write_json(output, _to_json(results, toolchain))
+        write_json(output, content)
+    entry_point.print_json(content)
     return 0 if all(result.is_good for result in results) else 1
 
 

@@ -70,6 +70,13 @@ def test_the_summary_is_over_complete_runs(comparison: Comparison) -> None:
     assert dqn[:3] == ["dqn", "0 of 1", "\N{EN DASH}"]
 
 
+def test_runs_as_json(comparison: Comparison) -> None:
+    found = json.loads(json.dumps(comparison.to_json()))
+    assert (found["measure"], found["compiles"], found["provenance"]) == ("linked text", 200, {"Compiler": "clang 22"})
+    ends = [(run["algorithm"], run["seed"], run["state"], run["validation_mean"]) for run in found["runs"]]
+    assert ends[0] == ("ppo", 1, COMPLETE, -0.03) and ends[-1] == ("dqn", 1, UNFINISHED, None)
+
+
 def test_the_headline_names_the_winner(comparison: Comparison, tmp_path: Path) -> None:
     # The one run of es ends at -2.5%, those of ppo, which are complete, at -3% and -1%.
     assert comparison.headline() == (

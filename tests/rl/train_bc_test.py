@@ -113,8 +113,10 @@ def test_a_policy_is_trained_in_place_of_an_earlier_one(
         "--gin_bindings=network.fc_layer_params=(32,)",
         "--gin_bindings=train_eval.batch_size=128",
         "--gin_bindings=train_eval.num_epochs=8",
+        "--quiet",
     )
     assert result.returncode == 0, result.stderr
+    assert re.fullmatch(f"{tmp_path}/.*: accuracy .* on held-out modules, .* majority class\n", result.stdout)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["history.jsonl", "policy", "saved_policy", "summaries"]
     entries = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
     assert [entry["iteration"] for entry in entries] == list(range(1, len(entries) + 1))

@@ -1,5 +1,7 @@
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +41,15 @@ def test_help_shows_its_own_flags(way: str) -> None:
     assert "--clang_path" in result.stdout and "Shows the capabilities" in result.stdout
 
 
+def test_json(clang_path: str) -> None:
+    result = doctor("verb", "--clang_path", clang_path, "--json")
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["ready"] and not any(each["essential"] for each in found["missing"])
+    assert found["compiler"] == shutil.which(clang_path) and "callee_users" in found["problems"]["inlining"]["features"]
+    assert "Ready:" in result.stderr
+
+
 def test_an_unusable_compiler_is_status_2(tmp_path: Path) -> None:
     clang = tmp_path / "clang"
     clang.write_text("#!/bin/sh\necho clang version 17.0.0\n")
@@ -47,3 +58,5 @@ def test_an_unusable_compiler_is_status_2(tmp_path: Path) -> None:
     assert result.returncode == 2
     assert "cannot be trained" in result.stdout
     assert "apt-get install lld-17" in result.stdout
+    found = programs.run("compiler_opt.tools.doctor", "--clang_path", str(clang), "--json")
+    assert (found.returncode, json.loads(found.stdout)["ready"]) == (2, False)

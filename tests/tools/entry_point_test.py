@@ -1,7 +1,13 @@
+import contextlib
+import fcntl
 import os
+import pty
+import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -18,6 +24,7 @@ from absl import flags
 from compiler_opt.errors import CorpusError
 from compiler_opt.tools import entry_point
 NUMBER = flags.DEFINE_integer("number", 0, "A number.")
+{head}
 flags.DEFINE_string("needed", None, "Something needed.", required={required})
 @entry_point.command
 def entry():
@@ -26,21 +33,23 @@ entry()
 """
 
 
-def start(folder: Path, body: str, *arguments: str, required: bool = False) -> "subprocess.Popen[str]":
+def start(
+    folder: Path, body: str, *arguments: str, required: bool = False, head: str = "", stderr: int = subprocess.PIPE
+) -> "subprocess.Popen[str]":
     program = folder / "program.py"
-    program.write_text(PROGRAM.format(body=body, required=required))
+    program.write_text(PROGRAM.format(body=body or "pass", required=required, head=head))
     return subprocess.Popen(
         [sys.executable, str(program), *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
 
 
-def run(folder: Path, body: str, *arguments: str, required: bool = False) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr of an entry point with this body."""
-    process = start(folder, body, *arguments, required=required)
+def run(folder: Path, body: str, *arguments: str, required: bool = False, head: str = "") -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of an entry point with this body, below some lines."""
+    process = start(folder, body, *arguments, required=required, head=head)
     stdout, stderr = process.communicate(timeout=60)
     return process.returncode, stdout, stderr
 
@@ -114,7 +123,7 @@ def test_interrupted_work_says_how_far_it_was(tmp_path: Path) -> None:
 )
 def test_when_nobody_reads_the_output(body: str, arguments: tuple[str, ...], tmp_path: Path) -> None:
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM.format(body=body, required=False))
+    program.write_text(PROGRAM.format(body=body, required=False, head=""))
     reading, writing = os.pipe()
     os.close(reading)
     result = subprocess.run(
@@ -127,6 +136,60 @@ def test_when_nobody_reads_the_output(body: str, arguments: tuple[str, ...], tmp
     )
     os.close(writing)
     assert (result.returncode, result.stderr) == (141, "")
+
+
+PRINTS = """
+    from compiler_opt.tools.entry_point import echo, note, print_json, say, warn
+    print('table'); echo('result'); say('step 1'); note('a note'); warn('a warning'); print_json({'a': [1]})
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "stdout", "stderr"),
+    [
+        ((), "table result step 1", "note: a note warning: a warning"),
+        (("--quiet",), "table result", "note: a note warning: a warning"),
+        (("--json",), '{ "a": [ 1 ] }', "table result step 1 note: a note warning: a warning"),
+        (("--json", "--quiet"), '{ "a": [ 1 ] }', "note: a note warning: a warning"),
+    ],
+)
+def test_what_is_printed_where(flags: tuple[str, ...], stdout: str, stderr: str, tmp_path: Path) -> None:
+    result = run(tmp_path, PRINTS, *flags, head="from compiler_opt.tools import shared_flags; shared_flags.json()")
+    assert [" ".join(str(text).split()) for text in result] == ["0", stdout, stderr]
+
+
+def test_a_command_without_a_json_result_does_not_have_the_flag(tmp_path: Path) -> None:
+    status, stdout, stderr = run(tmp_path, "print('never')", "--json")
+    assert (status, stdout) == (2, "") and "flag 'json'" in stderr
+    assert "--[no]json" not in run(tmp_path, "", "--help")[1]
+
+
+def test_log_lines_begin_with_the_time(tmp_path: Path) -> None:
+    body = "logging.root.setLevel('INFO'); logging.info('said %d', 1); logging.warning('two'); logging.error('three')"
+    status, _, stderr = run(tmp_path, body, head="import logging")
+    assert status == 0
+    time = r"\d\d:\d\d:\d\d"
+    assert re.fullmatch(f"{time} said 1\n{time} warning: two\n{time} error: three\n", stderr)
+    quiet = run(tmp_path, body, "--quiet", head="import logging")[2]
+    assert re.fullmatch(f"{time} warning: two\n{time} error: three\n", quiet)
+
+
+@pytest.mark.parametrize("flags", [(), ("--quiet",)])
+def test_quiet_shows_no_bar(flags: tuple[str, ...], tmp_path: Path) -> None:
+    head = "from compiler_opt.progress_bar import progress_bar"
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    process = start(tmp_path, "list(progress_bar([1, 2], 'counting'))", *flags, head=head, stderr=theirs)
+    os.close(theirs)
+    text = b""
+    # When nobody else has the terminal open, reading it fails.
+    with contextlib.suppress(OSError):
+        while part := os.read(ours, 10_000):
+            text += part
+    os.close(ours)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert (text == b"") if flags else (b"counting: 100%" in text)
 
 
 def test_another_broken_pipe_is_a_bug_of_ours(tmp_path: Path) -> None:

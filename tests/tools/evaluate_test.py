@@ -54,6 +54,7 @@ def test_files_and_table(corpus: Corpus, clang_path: str, policy_path: Path, tmp
         "--baselines=never",
         f"--training_log={tmp_path}",
         f"--explicit_temps_dir={tmp_path / 'temps'}",
+        "--json",
     )
     assert result.returncode == 0, result.stderr
     kept = {path.name for path in (tmp_path / "temps" / "plain" / "list.c.o").iterdir()}
@@ -65,10 +66,11 @@ def test_files_and_table(corpus: Corpus, clang_path: str, policy_path: Path, tmp
         "report.html",
         "summary.json",
     ]
-    lines = result.stdout.splitlines()
+    lines = result.stderr.splitlines()
     assert lines[0].split()[-3:] == ["both", "code", "objects"]
     assert lines[-1] == f"report: {output / 'report.html'}"
-    summary = json.loads((output / "summary.json").read_text())
+    assert result.stdout == (output / "summary.json").read_text()
+    summary = json.loads(result.stdout)
     assert list(summary["totals"]) == ["options", "policy", "policy+options", "never"]
     assert "-Oz (4 modules)" in summary["provenance"].values()
     major = int(clang_path.rpartition("-")[2])

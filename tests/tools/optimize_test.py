@@ -145,6 +145,11 @@ def check_that_finished_it_only_shows_the_result(flags: tuple[str, ...], said: s
     assert result.returncode == 0, result.stderr
     assert result.stdout.split("7/7")[1] == said.split("7/7")[1]
     assert built == {path: path.stat().st_mtime_ns for path in out.rglob("*.o")}
+    quiet = run(*flags, "--quiet")
+    assert quiet.stdout in said and "==" not in quiet.stdout and "report: " in quiet.stdout
+    as_json = run(*flags, "--json")
+    assert as_json.stdout == (out / "report" / "summary.json").read_text()
+    assert "== 7/7" in as_json.stderr and quiet.stdout in as_json.stderr
 
     other = run(*flags, "--seed=9")
     assert other.returncode == 2

@@ -81,7 +81,7 @@ def test_decision_files_that_replay_and_a_search_that_goes_on(
 
 def test_search_from_a_policy(corpus: Corpus, clang_path: str, toolchain: Toolchain, tmp_path: Path) -> None:
     save_policy(tmp_path / "policy")
-    flags = (f"--policy_path={tmp_path / 'policy'}", "--budget=5", "--projects=shapes")
+    flags = (f"--policy_path={tmp_path / 'policy'}", "--budget=5", "--projects=shapes", "--json")
     result = run(corpus, clang_path, tmp_path / "out", *flags)
     # What it compares with is plain clang, not the policy.
     modules = corpus.projects()["shapes"]
@@ -90,10 +90,11 @@ def test_search_from_a_policy(corpus: Corpus, clang_path: str, toolchain: Toolch
         PoolCompiler(pool, modules, DefaultPolicy(PROBLEM)).compile(requests, lambda module: tmp_path / f"{module}.o")
     objects = [tmp_path / f"{module}.o" for module in range(len(modules))]
     plain = linked_parts(toolchain.tool("ld.lld"), objects, scratch=tmp_path).total
-    [program] = json.loads((tmp_path / "out" / "summary.json").read_text())["programs"]
+    assert result.stdout == (tmp_path / "out" / "summary.json").read_text()
+    [program] = json.loads(result.stdout)["programs"]
     assert program["linked_bytes"] <= plain == program["plain_linked_bytes"] != program["base_linked_bytes"]
     change = change_text(program["linked_bytes"] / plain - 1)
-    assert "plain clang  before search  with search  change" in result.stdout and change in result.stdout
+    assert "plain clang  before search  with search  change" in result.stderr and change in result.stderr
     page = (tmp_path / "out" / "report.html").read_text()
     assert f"<dt>Start</dt><dd>{tmp_path / 'policy'}</dd>" in page and f"<title>Search: {change} linked text" in page
     decisions = Decisions.load(tmp_path / "out" / "shapes" / "decisions.json")
@@ -101,12 +102,15 @@ def test_search_from_a_policy(corpus: Corpus, clang_path: str, toolchain: Toolch
 
 
 def test_headroom(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
-    result = run(corpus, clang_path, tmp_path / "out", "--headroom", "--budgets=3,5", "--modules_per_project=1")
+    result = run(
+        corpus, clang_path, tmp_path / "out", "--headroom", "--budgets=3,5", "--modules_per_project=1", "--json"
+    )
     rows = rows_of(tmp_path / "out" / "headroom.csv")
     assert [row["project"] for row in rows] == list(corpus.projects())
     assert {row["language"] for row in rows} == {"C", "C++"}
     assert all(row["modules"] == "1" for row in rows)
-    assert "compiles a module" in result.stdout
+    assert json.loads(result.stdout) == {"projects": rows}
+    assert "compiles a module" in result.stderr
 
 
 def test_decisions_that_make_a_target_larger_are_dropped(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:

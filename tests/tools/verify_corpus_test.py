@@ -34,10 +34,11 @@ def test_identical_and_missing_objects(place: Path) -> None:
     assert json.loads(output.read_text())["others"] == []
 
     (place / "build" / "O2.c.o").unlink()
-    result = verify_corpus(*where, f"--output_path={output}", "--num_workers=1", "--sample=2")
+    result = verify_corpus(*where, f"--output_path={output}", "--num_workers=1", "--sample=2", "--json")
     assert result.returncode == 1
-    assert "1 of 2 modules are bit-identical (50.0%), 0 differ for a known reason, 1 otherwise" in result.stdout
-    assert f"not identical: O2.c.o: {place / 'build' / 'O2.c.o'}: no such object" in result.stdout
+    assert "1 of 2 modules are bit-identical (50.0%), 0 differ for a known reason, 1 otherwise" in result.stderr
+    assert f"not identical: O2.c.o: {place / 'build' / 'O2.c.o'}: no such object" in result.stderr
     assert "Traceback" not in result.stderr
-    [other] = json.loads(output.read_text())["others"]
+    assert json.loads(result.stdout) == json.loads(output.read_text())
+    [other] = json.loads(result.stdout)["others"]
     assert other["module"] == "O2.c.o" and "no such object" in other["failure"]

@@ -126,7 +126,7 @@ def _examples(model: models.ThroughputModel, found: LabelledBlocks) -> Examples:
 
 
 def _say(epoch: Epoch) -> None:
-    echo(f"epoch {epoch.number}: loss {epoch.loss:.4f}, error on validation {epoch.error:.2%}")
+    entry_point.say(f"epoch {epoch.number}: loss {epoch.loss:.4f}, error on validation {epoch.error:.2%}")
 
 
 def _train_on_functions(output: Path) -> None:
@@ -163,7 +163,7 @@ def _train_on_functions(output: Path) -> None:
             "modules": len(fitted.modules),
             "modules_per_project": _SAMPLE.value,
         }
-        model = train(fitted, toolchain, settings, about, echo)
+        model = train(fitted, toolchain, settings, about, entry_point.say)
         predicted = model.predict_all(held)
         errors = {kind: evaluation.measure(held, predicted[kind], seed=_SEED.value) for kind in KINDS}
         chosen = min(("trees", "network", "mean"), key=lambda kind: errors[kind].mean_median_error.value)
