@@ -11,6 +11,7 @@ compared is their standard output; files that they write are not.
 """
 
 import dataclasses
+import hashlib
 import itertools
 import shlex
 import shutil
@@ -47,6 +48,11 @@ class Reference:
 
     outputs: tuple[bytes, ...]
     wall_s: float
+
+    @property
+    def identity(self) -> str:
+        """Of what the program does; another one if its input has changed."""
+        return hashlib.sha256(repr(self.outputs).encode()).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True)

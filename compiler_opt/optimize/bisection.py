@@ -9,7 +9,7 @@ no object is ever of another folder or older than its sources.
 import filecmp
 import shlex
 import shutil
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from compiler_opt.files import write_atomically
@@ -35,15 +35,24 @@ output=${{output#"$real"/}}
 if grep -qxF -e "$output" {list}; then
   exec {plain} "$@"
 fi
-exec {policy} "$@"
+exec {policy} "$@" {added}
 """
 
 
 class MixedBuild:
     """A build of a program in which each object is compiled either by plain clang or with the policy."""
 
-    def __init__(self, program: Program, folder: Path, options: Iterable[str], plain: Compilers, policy: Compilers):
-        """The build will be in `folder`, its compilers and their list in a folder beside it."""
+    def __init__(
+        self,
+        program: Program,
+        folder: Path,
+        options: Iterable[str],
+        plain: Compilers,
+        policy: Compilers,
+        added: Sequence[str] = (),
+    ):
+        """The build will be in `folder`, its compilers and their list beside it; the policy has `added` options."""
+        self._added = tuple(added)
         self._program = program
         self._plain, self._policy = plain, policy
         scripts = folder.with_name(f"{folder.name}-compilers")
@@ -90,7 +99,8 @@ class MixedBuild:
         ):
             folder = self.variant.folder
             words = {"folder": folder, "real": folder.resolve(), "list": self._list, "plain": plain, "policy": policy}
-            text = _SCRIPT.format_map({name: shlex.quote(str(path)) for name, path in words.items()})
+            quoted = {name: shlex.quote(str(path)) for name, path in words.items()}
+            text = _SCRIPT.format_map(quoted | {"added": shlex.join(self._added)})
             write_atomically(script, text.encode("utf-8", "surrogateescape"), executable=True)
 
 

@@ -139,7 +139,7 @@ def _outcome(result: BenchmarkResult) -> str:
         part = f", with functions that have the last {100 * result.kept:g}% of what runs compiled for size"
         return (
             f"Kept: the profile{part if result.kept else ' alone'}: "
-            f"{change_text(result.change)} of linked text, and the benchmark executes no more instructions."
+            f"{change_text(result.change)} of linked text, and the benchmark is as fast."
         )
     assert isinstance(result, SpeedResult)
     if result.gain is None:

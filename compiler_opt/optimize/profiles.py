@@ -82,7 +82,8 @@ class RecordedProfile:
             shutil.rmtree(folder)
 
         steps.build(run, variant)
-        run.state.do(f"profile {self.name}", type(None), work, after=[variant.folder.name], outputs=[path])
+        name, inputs, after = f"profile {self.name}", [reference.identity], [variant.folder.name]
+        run.state.do(name, type(None), work, inputs=inputs, after=after, outputs=[path])
 
     def identity(self, run: Optimization) -> str | None:
         """Changes with the profile."""

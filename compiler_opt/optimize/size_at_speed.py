@@ -39,9 +39,12 @@ COLD = (0.000001, 0.001, 0.01, 0.05, 0.1, 0.2, 0.4)
 _HOT = 990_000
 """Millionths of all counts that hot code has, unless the code for size has more of the rest."""
 
+_ANYWHERE = "-static-func-full-module-prefix=false"
+"""Without it, a static function's profile is found only at the path that its file had when the profile was recorded."""
+
 PROFILES = (
-    RecordedProfile("small", ("-preinline-threshold=10",)),
-    RecordedProfile("small-late", ("-disable-preinline",)),
+    RecordedProfile("small", (_ANYWHERE, "-preinline-threshold=10")),
+    RecordedProfile("small-late", (_ANYWHERE, "-disable-preinline")),
 )
 """Before it counts, clang inlines more than suits size; the second is for programs that the first makes slower."""
 
@@ -53,8 +56,6 @@ _AS_MANY = 1.001
 
 _HALVINGS = 2
 """Builds between the last share that is as fast and the first that is not."""
-
-_WALL_TIME = "wall time"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +104,11 @@ class Found:
         if slow < 2 or len([cold for cold in shares if cold and cold not in COLD]) >= _HALVINGS:
             return None
         return float(f"{math.sqrt(shares[slow - 1] * shares[slow]):.2g}")
+
+    def inputs(self, run: Optimization, cold: float) -> list[object]:
+        """What the build with this share depends on, and what is measured in it."""
+        prints = [self.reference.identity, self.checking and self.checking[0].identity]
+        return [options(cold), self.profile.identity(run), *prints]
 
     def is_fast(self, step: ColdStep) -> bool:
         """Whether the benchmarks take as many instructions and estimated cycles as plainly, or fewer."""
@@ -185,16 +191,17 @@ class SmallAtSpeed(ProgramObjective[Found, SizeAtSpeedResult]):
                 checked = self.check_benchmark.measure(variant.folder, found.checking[0]).total
             return ColdStep(cold, Measured(profile.total, found.attribution.own_cost(profile), text), checked)
 
-        name = f"{found.profile.name}, {_name(cold)}"
-        inputs, after = [options(cold), found.profile.identity(run)], [run.default.folder.name]
-        return run.state.do(name, ColdStep, work, inputs=inputs, after=after)
+        name, after = f"{found.profile.name}, {_name(cold)}", [run.default.folder.name]
+        return run.state.do(name, ColdStep, work, inputs=found.inputs(run, cold), after=after)
 
     def build(self, run: Optimization, found: Found) -> Variant | None:
         run.heading(4, "Build: the smallest that is as fast")
         for step in found.choices():
             variant = _optimized(run, found.profile, step.cold)
-            steps.build(run, variant, [found.profile.identity(run)])
-            times = self._timed(run, variant, found.reference)[-1]
+            known = self._timed(run, found, step.cold, find_only=True)
+            if not known or known[-1].ratio.low <= 1:
+                steps.build(run, variant, [found.profile.identity(run)])
+            times = (known or self._timed(run, found, step.cold))[-1]
             if times.ratio.low <= 1:
                 return variant
             slower = f"{change_text(times.ratio.value - 1)} ({change_text(times.ratio.low - 1)} at least)"
@@ -224,23 +231,29 @@ class SmallAtSpeed(ProgramObjective[Found, SizeAtSpeedResult]):
             profiled=found.profiled,
             optimized=chosen,
             functions=profiles.largest_changes(found.attribution, profile),
-            wall=() if optimized is None else self._timed(run, optimized, found.reference),
+            wall=() if kept is None else self._timed(run, found, kept, find_only=True),
             steps=found.steps,
             kept=kept,
             default_checked=None if found.checking is None else found.checking[1],
         )
 
-    def _timed(self, run: Optimization, optimized: Variant, reference: Reference) -> tuple[WallTimes, ...]:
-        variants = run.default, profiles.profiled(run), optimized
+    def _timed(self, run: Optimization, found: Found, cold: float, *, find_only: bool = False) -> tuple[WallTimes, ...]:
+        """Times of plain clang, clang's own profile, and this build; () if it was not timed, and only to be found."""
+        plain, profiled = run.default, profiles.profiled(run)
+        folders = [each.folder for each in (plain, profiled, _optimized(run, found.profile, cold))]
 
         def work(record: Record) -> tuple[WallTimes, ...]:
-            folders, rounds = [variant.folder for variant in variants], self.wall_rounds
+            rounds, reference = self.wall_rounds, found.reference
             with progress_bar(total=rounds, description="timing", unit="round") as bar:
                 return tuple(wall_times(self.benchmark, folders, reference, rounds=rounds, on_round=bar.update))
 
-        inputs, after = [self.wall_rounds], [variant.folder.name for variant in variants]
-        known = run.state.find(_WALL_TIME, tuple[WallTimes, ...], inputs=inputs, after=after)
-        return known or run.state.do(_WALL_TIME, tuple[WallTimes, ...], work, inputs=inputs, after=after)
+        # Each build has a step of its own, so that what was slow is not tried again.
+        name, inputs = f"wall time of {found.profile.name}, {_name(cold)}", [self.wall_rounds, *found.inputs(run, cold)]
+        after = [plain.folder.name, profiled.folder.name]
+        known = run.state.find(name, tuple[WallTimes, ...], inputs=inputs, after=after)
+        if known is not None or find_only:
+            return known or ()
+        return run.state.do(name, tuple[WallTimes, ...], work, inputs=inputs, after=after)
 
 
 def options(cold: float) -> tuple[str, ...]:
@@ -249,7 +262,7 @@ def options(cold: float) -> tuple[str, ...]:
         return ()
     cutoff = 1_000_000 - round(1_000_000 * cold)
     settings = ["-pgo-cold-func-opt=optsize", f"-profile-summary-cutoff-cold={cutoff}"]
-    if cutoff < _HOT:  # Nothing may be both.
+    if cutoff < _HOT:  # Otherwise nearly all that is cold would be hot, too.
         settings.append(f"-profile-summary-cutoff-hot={cutoff}")
     return tuple(mllvm(settings))
 

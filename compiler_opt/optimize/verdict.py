@@ -216,7 +216,8 @@ def _bisect(
     """Finds the modules in which the policy breaks tests; outcomes of builds are kept in `record.partial`."""
     default, optimized = variants
     folder = run.folder / "build-bisect"
-    mixed = MixedBuild(run.program, folder, default.options, default.compilers, optimized.compilers)
+    added = optimized.options[len(default.options) :]
+    mixed = MixedBuild(run.program, folder, default.options, default.compilers, optimized.compilers, added)
     if not record.continues:
         mixed.remove()  # The leftovers of another policy.
     outcomes: dict[str, bool] = record.partial

@@ -203,7 +203,8 @@ def entry() -> int:
     report = output.write(result, folder / "report", history)
     echo(output.terminal_table(result))
     c, cxx = result.compilers
-    echo(f"compilers: {c} and {Path(cxx).name}, for {shlex.join(result.options)}")
+    beside = Path(cxx).name if Path(cxx).parent == Path(c).parent else cxx
+    echo(f"compilers: {c} and {beside}, for {shlex.join(result.options)}")
     echo(f"report: {report}")
     entry_point.print_json(report.with_name(SUMMARY_FILE))
     return _EXIT_TESTS_BROKEN if result.tests_broken else 0
