@@ -2,14 +2,18 @@
 
 import dataclasses
 import json
+import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from compiler_opt.errors import BenchmarkError, ConfigError
+from compiler_opt.llvm.advisors import mllvm
 from compiler_opt.llvm.object_file import read_parts
+from compiler_opt.llvm.profile import merge
 from compiler_opt.llvm.toolchain import probe
 from compiler_opt.measure.attribution import METRICS, Attribution
 from compiler_opt.measure.benchmark import Benchmark, Reference
@@ -18,6 +22,7 @@ from compiler_opt.optimize import output, size_at_speed
 from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.optimization import OptimizeSettings
 from compiler_opt.optimize.pipeline import optimize
+from compiler_opt.optimize.profiles import RecordedProfile
 from compiler_opt.optimize.results import ColdStep, Measured, SizeAtSpeedResult
 from compiler_opt.optimize.size_at_speed import Found, SmallAtSpeed
 from tests.optimize.speed_programs import database, link_command
@@ -48,13 +53,14 @@ def test_what_seldom_runs_gets_smaller_and_nothing_slower(tmp_path: Path, clang:
     shares = [step.cold for step in result.steps]
     assert shares == sorted(shares) and shares[0] == 0.0 and shares[-1] in size_at_speed.COLD
 
-    # The command that is printed builds the same program.
+    # The command that is printed builds the same program, wherever the sources are.
+    elsewhere = shutil.copytree(tmp_path / "source", tmp_path / "elsewhere")
     c, options = result.compilers[0], result.options
     objects = []
     for name in ("bench", "work"):
         objects.append(tmp_path / f"{name}.o")
-        source = tmp_path / "source" / f"{name}.c"
-        subprocess.run([c, *options, "-fno-lto", "-c", source, "-o", objects[-1]], check=True)
+        command = [c, *options, "-fno-lto", "-c", elsewhere / f"{name}.c", "-o", objects[-1]]
+        subprocess.run(command, check=True)
     again = tmp_path / "again"
     subprocess.run([c, *objects, "-o", again], check=True)
     assert read_parts(again) == read_parts(tmp_path / "out" / "build-optimized" / "linked" / "bench")
@@ -72,6 +78,30 @@ def test_what_seldom_runs_gets_smaller_and_nothing_slower(tmp_path: Path, clang:
     assert again_result.optimized == small and f"small, {said} for size: done before" in lines
     with pytest.raises(ConfigError, match="another objective"):
         optimized(tmp_path, clang, dataclasses.replace(SMALL, benchmark=Benchmark.of(["linked/bench 10"])))
+
+
+@pytest.mark.parametrize("profile", size_at_speed.PROFILES, ids=lambda profile: profile.name)
+@pytest.mark.parametrize("clang", ["clang-22", "clang-19"])
+def test_a_static_function_has_its_profile_wherever_its_file_is(
+    tmp_path: Path, clang: str, profile: RecordedProfile
+) -> None:
+    folders = [tmp_path / "recorded", tmp_path / "used"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "p.c").write_text(
+            "static __attribute__((noinline)) int f(int n) { return n % 7 ? n : f(n / 7); }\n"
+            "int main(int argc, char **argv) { return f(49 * argc) != 1; }\n"
+        )
+    options, raw = mllvm(profile.llvm_options), tmp_path / "raw.profraw"
+    program = tmp_path / "program"
+    subprocess.run([clang, "-O2", "-fprofile-generate", *options, folders[0] / "p.c", "-o", program], check=True)
+    subprocess.run([program], check=True, env={**os.environ, "LLVM_PROFILE_FILE": str(raw)})
+    path = tmp_path / "p.profdata"
+    merge([raw], path, probe(clang))
+    options += ["-Wbackend-plugin", "-mllvm", "-pgo-warn-missing-function", "-c", str(folders[1] / "p.c")]
+    using = [clang, "-O2", f"-fprofile-use={path}", *options, "-o", str(tmp_path / "p.o")]
+    said = subprocess.check_output(using, stderr=subprocess.STDOUT)
+    assert said == b""
 
 
 def test_a_benchmark_that_fails_is_refused(tmp_path: Path) -> None:
