@@ -169,10 +169,11 @@ def test_what_the_tests_build_with(checkout: Checkout) -> None:
     checkout.add_python("python3", "3.13")
     done = checkout.bootstrap("--both-clangs")
     wanted = "ninja-build make ccache g++ valgrind zsh dpkg-dev clang-tools-22 clang-tools-19 linux-perf csmith "
-    assert done.returncode == 2 and f"{wanted}libcsmith-dev libclang-rt-22-dev" in done.stderr
-    checkout.add("clang-22", f"#!/usr/bin/env bash\necho {checkout.directory}\n")
+    assert done.returncode == 2 and f"{wanted}libcsmith-dev libclang-rt-22-dev libclang-rt-19-dev" in done.stderr
+    for version in (22, 19):
+        checkout.add(f"clang-{version}", f"#!/usr/bin/env bash\necho {checkout.directory}\n")
     (checkout.directory / "lib" / "linux").mkdir(parents=True)
-    (checkout.directory / "lib" / "linux" / "libclang_rt.fuzzer-x86_64.a").touch()
+    (checkout.directory / "lib" / "linux" / "libclang_rt.profile-x86_64.a").touch()
     for tool in (
         "ninja",
         "make",

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import debian_programs, program_inputs, size_at_speed
+from benchmarks import debian_programs, program_inputs
 from benchmarks.debian_programs import DebianProgram
-from benchmarks.size_at_speed import Build, Record, report
+from benchmarks.size_at_speed_report import Build, Record, report
 from compiler_opt.corpus.builds.database import read_database
 from compiler_opt.corpus.ready_made import manifest
 from compiler_opt.llvm.toolchain import Toolchain
@@ -22,7 +22,7 @@ from compiler_opt.report.formatting import MINUS
 
 _ROOT = Path(__file__).parents[2]
 _SIZE = 3000
-_PROGRAMS = debian_programs.load(Path(size_at_speed.__file__).with_suffix(".yaml"))
+_PROGRAMS = debian_programs.load(Path(debian_programs.__file__).with_name("size_at_speed.yaml"))
 
 
 def test_inputs_are_the_same_in_every_process() -> None:
