@@ -1,6 +1,8 @@
-"""Optimises real programs for size at the speed of -O2, and measures them on another input than that of the profile.
+"""Optimises real programs with a profile at -O2, and measures them on another input than that of the profile.
 
-    python -m benchmarks.size_at_speed --output_dir=$OUTPUT [--program=xz --program=ninja]
+    python -m benchmarks.size_at_speed --output_dir=$OUTPUT [--program=xz --program=ninja] [--objective=speed]
+
+--objective is that of `compiler_opt optimize`: size-at-speed, or speed, with --search_minutes (0: none) of search.
 
 The programs of benchmarks/size_at_speed.yaml are those of Debian's source packages, of the release that runs here; apt
 verifies them. `compiler_opt optimize` gets a training input as its benchmark. Then what it has built is run with the
@@ -35,6 +37,7 @@ from compiler_opt.llvm.object_file import read_parts
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.measure.benchmark import Benchmark
 from compiler_opt.measure.wall_time import MIN_ROUNDS, wall_times
+from compiler_opt.optimize.size_at_speed import step_name
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.formatting import count_text
 from compiler_opt.tools import entry_point, shared_flags
@@ -47,7 +50,12 @@ _ROUNDS = flags.DEFINE_integer("rounds", 20, "Timed runs of each build.", MIN_RO
 _MIRROR = flags.DEFINE_string("mirror", "http://deb.debian.org/debian", "Where the source packages are.")
 _NUM_WORKERS = shared_flags.num_workers()
 
-_OBJECTIVE = ("--objective=size-at-speed",)
+_SIZE_AT_SPEED, _SPEED = "size-at-speed", "speed"
+_OBJECTIVE = flags.DEFINE_enum(
+    "objective", _SIZE_AT_SPEED, [_SIZE_AT_SPEED, _SPEED], "That of `compiler_opt optimize`."
+)
+_SEARCH_MINUTES = flags.DEFINE_float("search_minutes", 0.0, "For speed: minutes of search.", 0.0)
+
 _PROGRAMS = Path(__file__).with_suffix(".yaml")
 _ROOT = Path(__file__).parents[1]
 _TOOLS = {"apt-get": "apt", "dpkg-source": "dpkg-dev", "cmake": "cmake", "ninja": "ninja-build"}
@@ -68,7 +76,7 @@ def entry() -> int:
     folder = Path(_OUTPUT_DIR.value).absolute()
     records = []
     with exclusive_directory(folder, "--output_dir"):
-        conditions = {"compiler": toolchain.version_text, "objective": list(_OBJECTIVE), "rounds": _ROUNDS.value}
+        conditions = {"compiler": toolchain.version_text, "objective": _objective(), "rounds": _ROUNDS.value}
         check_conditions(folder / "conditions.json", conditions)
         echo(f"{count_text(len(names), 'program')}, of about 10 minutes and 200 MB each; records are in {folder}")
         failures = _fetch(names, programs, folder)
@@ -135,7 +143,7 @@ def _measure(name: str, program: DebianProgram, toolchain: Toolchain, folder: Pa
     options += [f"--benchmark={line}" for line in training]
     output, log = own / "optimized", own / "optimize.log"
     jobs = entry_point.num_workers(_NUM_WORKERS.value)
-    command = [sys.executable, "-m", "compiler_opt", "optimize", *_OBJECTIVE, *options, f"--output={output}"]
+    command = [sys.executable, "-m", "compiler_opt", "optimize", *_objective(), *options, f"--output={output}"]
     command += [f"--clang_path={toolchain.clang}", f"--jobs={jobs}"]
     script, text = own / "optimize.sh", f"{shlex.join(command)}\n"
     if script.exists() and script.read_text(encoding="utf-8") != text:
@@ -146,12 +154,27 @@ def _measure(name: str, program: DebianProgram, toolchain: Toolchain, folder: Pa
     if not done.ok:
         last = log.read_text(errors="replace").strip().rpartition("\n")[2]
         raise ConfigError(f"optimize: {last.removeprefix('error: ')}")
-    cold = parse_json((output / "report" / "summary.json").read_bytes())["kept"]
-    folders = [output / f"build-{each}" for each in ("default", "profiled", "default" if cold is None else "optimized")]
+    kept, folders = _kept(output)
     echo(f"{name}: measures it")
     training_s = Benchmark.of(training, _TIMEOUT_S).reference(folders[0]).wall_s
     builds = _builds(program, program.commands(program.measuring, own / "inputs"), folders)
-    return Record(name, debian_programs.version(unpacked), program.language, cold, training_s, *builds)
+    return Record(name, debian_programs.version(unpacked), program.language, kept, training_s, *builds)
+
+
+def _objective() -> list[str]:
+    """The flags of `optimize`."""
+    minutes = [f"--minutes={_SEARCH_MINUTES.value:g}"] if _OBJECTIVE.value == _SPEED else []
+    return [f"--objective={_OBJECTIVE.value}", *minutes]
+
+
+def _kept(output: Path) -> tuple[str, list[Path]]:
+    """What an optimisation kept, in words, and the folders of its builds: plain, with the profile, and optimised."""
+    kept = parse_json((output / "report" / "summary.json").read_bytes())["kept"]
+    if _OBJECTIVE.value == _SPEED:
+        text, without = ", ".join(kept), "profiled"
+    else:
+        text, without = step_name(kept) if kept is not None else "", "default"
+    return text, [output / f"build-{each}" for each in ("default", "profiled", "optimized" if text else without)]
 
 
 def _show_headings(name: str, output: bytes) -> None:

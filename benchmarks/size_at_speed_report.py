@@ -34,8 +34,7 @@ class Record:
 
     Attributes:
       version: of the source package.
-      cold: of all counts of blocks in the profile, what the code that is compiled for size has; None if the plain build
-        is kept.
+      kept: what `optimize` kept, in words; empty if that is the build which it starts from.
       training_s: seconds that the commands of the training input take together.
       plain, profiled, optimized: -O2, with the profile alone, and what `optimize` kept.
     """
@@ -43,7 +42,7 @@ class Record:
     program: str
     version: str
     language: str
-    cold: float | None
+    kept: str
     training_s: float
     plain: Build
     profiled: Build
@@ -71,7 +70,7 @@ def report(records: Sequence[Record]) -> list[str]:
             rows.append(
                 [
                     f"{record.program} ({record.language})" if is_first else "",
-                    label if is_first or record.cold is not None else "plain is kept",
+                    label if is_first or record.kept else "nothing is kept",
                     *(change_text(change(record.plain, build)) for change in METRICS.values()),
                     interval_text(ratio.low - 1, ratio.high - 1),
                     bytes_text(build.text_bytes),

@@ -150,9 +150,9 @@ def deploy(
         neither policies nor options that a compiler takes.
       OutputError: the prefix cannot be written; an earlier deployment still works.
     """
-    if not requests and not options and not option_trials:
+    if not requests and not options and not option_trials and function_options is None:
         raise ConfigError("--policy: expected a policy, or options without one (--options), found neither; give either")
-    if not requests and not option_trials and pin_clang:
+    if not requests and not option_trials and function_options is None and pin_clang:
         raise ConfigError(
             "--pin_clang: expected a policy or trials, whose plugin checks the version, found none; leave it out"
         )

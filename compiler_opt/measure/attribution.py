@@ -89,16 +89,21 @@ class Attribution:
         values.update(zip(numbers, solved.tolist(), strict=True))
         return values
 
+    def own(self, profile: Profile) -> dict[str, Counts]:
+        """Own counts of each function of the program, by symbol."""
+        own: dict[str, Counts] = {}
+        for function, counts in profile.functions.items():
+            if self._is_own(function.object):
+                own[function.symbol] = own.get(function.symbol, Counts()) + counts
+        return own
+
     def own_cost(self, profile: Profile) -> int:
         """The cost of all functions of the program, without the libraries."""
-        return sum(self._by_symbol(profile)[0].values())
+        return sum(map(self._metric, self.own(profile).values()))
 
     def _by_symbol(self, profile: Profile) -> tuple[collections.Counter[str], collections.Counter[tuple[str, str]]]:
         """Own cost of the program's functions, and calls of all functions."""
-        own: collections.Counter[str] = collections.Counter()
-        for function, counts in profile.functions.items():
-            if self._is_own(function.object):
-                own[function.symbol] += self._metric(counts)
+        own = collections.Counter({symbol: self._metric(counts) for symbol, counts in self.own(profile).items()})
         calls: collections.Counter[tuple[str, str]] = collections.Counter()
         for (caller, callee), each in profile.calls.items():
             calls[self._name(caller), self._name(callee)] += each.number

@@ -13,6 +13,7 @@ from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.measure.attribution import METRICS
 from compiler_opt.optimize.results import (
     BenchmarkResult,
+    ChosenSet,
     ColdStep,
     Measured,
     Result,
@@ -106,7 +107,25 @@ def _how_lines(result: BenchmarkResult) -> list[str]:
     assert isinstance(result, SpeedResult)
     where = count_text(result.hot_functions, "hot function")
     how = count_text(result.compiles, "compilation")
-    return [f"search: {count_text(result.num_decisions, 'decision')} in {where}, found by {how}"]
+    searched = f"search: {count_text(result.num_decisions, 'decision')} in {where}, found by {how}"
+    return [*_tried(result).lines(), *([searched] if result.compiles else [])]
+
+
+def _tried(result: SpeedResult) -> Table:
+    """What was tried on top of the profile; each row but the first is with all that is kept above it."""
+
+    def row(name: str, kept: str, build: Measured) -> list[Cell]:
+        plain = result.default
+        pairs = (
+            (plain.counts.instructions, build.counts.instructions),
+            (plain.counts.cycles, build.counts.cycles),
+            (plain.text_bytes, build.text_bytes),
+        )
+        return [name, kept, *(Change(relative_change(*pair)) for pair in pairs)]
+
+    rows = [row("the profile alone", "", result.profiled)]
+    rows += [row(step.name, "kept" if step.kept else "", step.measured) for step in result.steps]
+    return Table(["what was tried", "", "instructions", "estimated cycles", "text"], rows, num_text_columns=2)
 
 
 def _steps(result: SizeAtSpeedResult) -> Table:
@@ -142,17 +161,14 @@ def _outcome(result: BenchmarkResult) -> str:
             f"{change_text(result.change)} of linked text, and the benchmark is as fast."
         )
     assert isinstance(result, SpeedResult)
-    if result.gain is None:
-        return "Kept: the profile alone, since the search has found no decisions that are better."
+    if not result.kept:
+        return "Kept: the profile alone, since nothing that was tried is better."
     share, added = result.gain
-    decisions = count_text(result.num_decisions, "decision")
-    why = (
-        f"{change_text(share)} of {result.metric} without libraries, where a percent counts as "
-        f"{result.bytes_per_percent:,.0f} bytes, and {signed_bytes_text(added)} bytes of text"
+    return (
+        f"Kept, on top of the profile: {', '.join(result.kept)}; this changes {result.metric} without libraries by "
+        f"{change_text(share)}, where a percent counts as {result.bytes_per_percent:,.0f} bytes, and text by "
+        f"{signed_bytes_text(added)} bytes."
     )
-    if result.kept:
-        return f"Kept: {decisions} on top of the profile, since that is better than the profile alone: {why}."
-    return f"Kept: the profile alone, since with {decisions} it is no better: {why}."
 
 
 def _nothing(result: Result) -> list[str]:
@@ -260,7 +276,7 @@ def _size_page(result: SizeResult) -> dict[str, Any]:
             [target.name for target in shown], [target.change for target in shown], "change of linked text"
         ),
         "targets": _targets(result),
-        "function_options": _function_options(result),
+        "function_options": _function_options(result.function_options, "bytes of these"),
         "changes": _change_lines(result),
     }
 
@@ -298,11 +314,17 @@ def _benchmark_page(result: BenchmarkResult) -> dict[str, Any]:
             ("Compilations", f"{result.cost.compiles:,}", "all steps"),
         ],
         "builds": _builds(result),
-        "lines": [*_wall_lines(result), *(_how_lines(result) if isinstance(result, SpeedResult) else [])],
+        "lines": [*_wall_lines(result)],
         **(_steps_values(result) if isinstance(result, SizeAtSpeedResult) else {"steps": None}),
+        **(_tried_values(result) if isinstance(result, SpeedResult) else {"tried": None}),
         "functions": Table(["function", result.metric], functions, wrapped=frozenset({0})),
         "targets": _targets(result),
     }
+
+
+def _tried_values(result: SpeedResult) -> dict[str, Any]:
+    chosen = _function_options(result.function_options, f"{result.metric} of these")
+    return {"tried": _tried(result), "function_options": chosen}
 
 
 def _steps_values(result: SizeAtSpeedResult) -> dict[str, Any]:
@@ -338,13 +360,11 @@ def _tests_sentence(result: Result) -> str:
     return "The policy breaks none of the project's own tests: those that fail are flaky, or fail without it, too."
 
 
-def _function_options(result: SizeResult) -> Table | None:
-    if not result.function_options:
+def _function_options(sets: tuple[ChosenSet, ...], of_these: str) -> Table | None:
+    if not sets:
         return None
-    rows = [
-        [each.options, f"{each.functions:,}", signed_bytes_text(-each.saved_bytes)] for each in result.function_options
-    ]
-    return Table(["options", "functions", "bytes of these"], rows)
+    rows = [[each.options, f"{each.functions:,}", signed_bytes_text(-each.saved)] for each in sets]
+    return Table(["options", "functions", of_these], rows)
 
 
 def _costs(result: Result) -> Table:

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from compiler_opt.errors import BenchmarkError
+from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.llvm import profile as llvm_profile
 from compiler_opt.llvm.advisors import mllvm
 from compiler_opt.llvm.toolchain import Toolchain
@@ -15,10 +16,15 @@ from compiler_opt.measure.callgrind import Profile
 from compiler_opt.optimize import steps
 from compiler_opt.optimize.optimization import Optimization
 from compiler_opt.optimize.program import Variant
+from compiler_opt.optimize.results import Measured
 from compiler_opt.optimize.state import Record, checksum
+from compiler_opt.report.formatting import change_text
 
 _QUIET = ("-Wno-backend-plugin", "-Wno-profile-instr-out-of-date", "-Wno-profile-instr-unprofiled")
 """Code that the benchmark does not link has no profile."""
+
+_HOT = 990_000
+"""Millionths of all counts that hot code has, unless the code for size has more of the rest."""
 
 
 def check(toolchain: Toolchain) -> None:
@@ -115,3 +121,28 @@ def largest_changes(changes_of: Attribution, profile: Profile, count: int = 50) 
     changes = changes_of.changes(profile)
     largest = sorted(changes, key=lambda symbol: (-abs(changes[symbol]), symbol))[:count]
     return {symbol: changes[symbol] for symbol in largest if changes[symbol]}
+
+
+def cold_options(cold: float) -> tuple[str, ...]:
+    """Options of clang, beside those that compile with a profile, that compile for size what seldom runs.
+
+    It has this share of all counts of blocks; there are no options if that is 0.
+    """
+    if not cold:
+        return ()
+    cutoff = 1_000_000 - round(1_000_000 * cold)
+    settings = ["-pgo-cold-func-opt=optsize", f"-profile-summary-cutoff-cold={cutoff}"]
+    if cutoff < _HOT:  # Otherwise nearly all that is cold would be hot, too.
+        settings.append(f"-profile-summary-cutoff-hot={cutoff}")
+    return tuple(mllvm(settings))
+
+
+def echo(run: Optimization, name: str, measured: Measured, plain: Measured) -> None:
+    """Prints a build's changes to the plain one; without cycles if caches were not simulated."""
+    counts, before = measured.counts, plain.counts
+    pairs = {"instructions": (before.instructions, counts.instructions)}
+    if counts.reads:
+        pairs["estimated cycles"] = before.cycles, counts.cycles
+    pairs["text"] = plain.text_bytes, measured.text_bytes
+    changes = ", ".join(f"{change_text(relative_change(*pair))} {name}" for name, pair in pairs.items())
+    run.echo(f"{name}: {changes}")

@@ -71,11 +71,16 @@ class Tests:
 
 @dataclasses.dataclass(frozen=True)
 class ChosenSet:
-    """Options of LLVM's passes that some functions have besides: how many these are, and what they save together."""
+    """Options of LLVM's passes that some functions have besides.
+
+    Attributes:
+      functions: how many these are.
+      saved: what they save together: bytes, or of the metric if the objective is speed.
+    """
 
     options: str
     functions: int
-    saved_bytes: int
+    saved: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -273,40 +278,53 @@ class SizeAtSpeedResult(BenchmarkResult):
         return super().to_json() | {"steps": steps}
 
 
+@dataclasses.dataclass(frozen=True)
+class SpeedStep:
+    """A build with the profile, and with all steps before that were kept: what is new in it, and whether it is kept."""
+
+    name: str
+    measured: Measured
+    kept: bool
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpeedResult(BenchmarkResult):
     """A fast benchmark, before and after.
 
     Attributes:
-      kept: whether decisions were found that are better than the profile alone; the better build is kept.
       bytes_per_percent: bytes of text that one percent of the metric counts as.
-      tried: the build by compilers that replay the decisions, with the profile; None if none were found.
-      num_decisions: that were found.
+      steps: what was tried on top of the profile, in order.
+      function_options: sets of options of single functions, that first which saves most; () if they are not kept.
+      num_decisions: that the search found.
       compiles: of modules, in the search.
       hot_functions: that it searched.
     """
 
-    kept: bool
     bytes_per_percent: float
-    tried: Measured | None
+    steps: tuple[SpeedStep, ...]
+    function_options: tuple[ChosenSet, ...]
     num_decisions: int
     compiles: int
     hot_functions: int
 
     @property
-    def gain(self) -> tuple[float, int] | None:
-        """What the decisions change on top of the profile: the share of the plain build's metric, and bytes of text.
+    def kept(self) -> tuple[str, ...]:
+        """The names of the steps that are kept; none if the profile alone is."""
+        return tuple(step.name for step in self.steps if step.kept)
 
-        The metric is that of the program's own functions. None if no decisions were found.
+    @property
+    def gain(self) -> tuple[float, int]:
+        """What is changed on top of the profile: the share of the plain build's metric, and bytes of text.
+
+        The metric is that of the program's own functions.
         """
-        if self.tried is None:
-            return None
-        own = self.tried.own - self.profiled.own
+        own = self.optimized.own - self.profiled.own
         share = own / max(1, METRICS[self.metric](self.default.counts))
-        return share, self.tried.text_bytes - self.profiled.text_bytes
+        return share, self.optimized.text_bytes - self.profiled.text_bytes
 
     def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {"tried": None if self.tried is None else self.tried.to_json()}
+        steps = [{**dataclasses.asdict(step), **step.measured.to_json()} for step in self.steps]
+        return super().to_json() | {"steps": steps, "kept": self.kept}
 
 
 def main(targets: Iterable[TargetSize]) -> tuple[TargetSize, ...]:

@@ -14,8 +14,6 @@ import math
 import shutil
 from collections.abc import Mapping
 
-from compiler_opt.evaluation.statistics import relative_change
-from compiler_opt.llvm.advisors import mllvm
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure.attribution import METRICS, Attribution
 from compiler_opt.measure.benchmark import Benchmark, Reference
@@ -24,7 +22,7 @@ from compiler_opt.measure.wall_time import WallTimes, wall_times
 from compiler_opt.optimize import profiles, steps
 from compiler_opt.optimize.optimization import Optimization, OptimizeSettings
 from compiler_opt.optimize.pipeline import ProgramObjective
-from compiler_opt.optimize.profiles import PROGRAM, RecordedProfile
+from compiler_opt.optimize.profiles import PROGRAM, RecordedProfile, cold_options
 from compiler_opt.optimize.program import Variant
 from compiler_opt.optimize.results import ColdStep, Measured, SizeAtSpeedResult, Tests, text_bytes
 from compiler_opt.optimize.state import Record
@@ -35,9 +33,6 @@ METRIC = "instructions"
 
 COLD = (0.000001, 0.001, 0.01, 0.05, 0.1, 0.2, 0.4)
 """Shares of all counts of blocks, see `ColdStep.cold`; the first is LLVM's own idea of what is cold."""
-
-_HOT = 990_000
-"""Millionths of all counts that hot code has, unless the code for size has more of the rest."""
 
 _ANYWHERE = "-static-func-full-module-prefix=false"
 """Without it, a static function's profile is found only at the path that its file had when the profile was recorded."""
@@ -108,7 +103,7 @@ class Found:
     def inputs(self, run: Optimization, cold: float) -> list[object]:
         """What the build with this share depends on, and what is measured in it."""
         prints = [self.reference.identity, self.checking and self.checking[0].identity]
-        return [options(cold), self.profile.identity(run), *prints]
+        return [cold_options(cold), self.profile.identity(run), *prints]
 
     def is_fast(self, step: ColdStep) -> bool:
         """Whether the benchmarks take as many instructions and estimated cycles as plainly, or fewer."""
@@ -165,14 +160,14 @@ class SmallAtSpeed(ProgramObjective[Found, SizeAtSpeedResult]):
             Measured(profile.total, attribution.own_cost(profile), text)
             for profile, text in zip((before, after), text_bytes(targets), strict=True)
         )
-        _echo(run, "clang's own use of a profile", with_profile, default)
+        profiles.echo(run, "clang's own use of a profile", with_profile, default)
         run.heading(3, "Size: of what seldom runs")
         for profile in PROFILES:
             found = Found(reference, before, attribution, default, with_profile, checking, profile)
             profile.record(run, self.benchmark, reference)
             while (cold := found.next_share()) is not None:
                 step = self._measure(run, found, cold)
-                _echo(run, _name(cold), step.measured, default)
+                profiles.echo(run, step_name(cold), step.measured, default)
                 ordered = sorted((*found.steps, step), key=lambda each: each.cold)
                 found = dataclasses.replace(found, steps=tuple(ordered))
             if found.choices():
@@ -191,7 +186,7 @@ class SmallAtSpeed(ProgramObjective[Found, SizeAtSpeedResult]):
                 checked = self.check_benchmark.measure(variant.folder, found.checking[0]).total
             return ColdStep(cold, Measured(profile.total, found.attribution.own_cost(profile), text), checked)
 
-        name, after = f"{found.profile.name}, {_name(cold)}", [run.default.folder.name]
+        name, after = f"{found.profile.name}, {step_name(cold)}", [run.default.folder.name]
         return run.state.do(name, ColdStep, work, inputs=found.inputs(run, cold), after=after)
 
     def build(self, run: Optimization, found: Found) -> Variant | None:
@@ -205,7 +200,7 @@ class SmallAtSpeed(ProgramObjective[Found, SizeAtSpeedResult]):
             if times.ratio.low <= 1:
                 return variant
             slower = f"{change_text(times.ratio.value - 1)} ({change_text(times.ratio.low - 1)} at least)"
-            run.echo(f"{_name(step.cold)}: takes {slower} of the plain build's wall time; the next one is tried")
+            run.echo(f"{step_name(step.cold)}: takes {slower} of the plain build's wall time; the next one is tried")
         run.echo("none: no build is smaller than the plain one, and as fast")
         return None
 
@@ -248,7 +243,10 @@ class SmallAtSpeed(ProgramObjective[Found, SizeAtSpeedResult]):
                 return tuple(wall_times(self.benchmark, folders, reference, rounds=rounds, on_round=bar.update))
 
         # Each build has a step of its own, so that what was slow is not tried again.
-        name, inputs = f"wall time of {found.profile.name}, {_name(cold)}", [self.wall_rounds, *found.inputs(run, cold)]
+        name, inputs = (
+            f"wall time of {found.profile.name}, {step_name(cold)}",
+            [self.wall_rounds, *found.inputs(run, cold)],
+        )
         after = [plain.folder.name, profiled.folder.name]
         known = run.state.find(name, tuple[WallTimes, ...], inputs=inputs, after=after)
         if known is not None or find_only:
@@ -256,37 +254,15 @@ class SmallAtSpeed(ProgramObjective[Found, SizeAtSpeedResult]):
         return run.state.do(name, tuple[WallTimes, ...], work, inputs=inputs, after=after)
 
 
-def options(cold: float) -> tuple[str, ...]:
-    """Options of clang beside those that compile with the profile; none if nothing is to be cold."""
-    if not cold:
-        return ()
-    cutoff = 1_000_000 - round(1_000_000 * cold)
-    settings = ["-pgo-cold-func-opt=optsize", f"-profile-summary-cutoff-cold={cutoff}"]
-    if cutoff < _HOT:  # Otherwise nearly all that is cold would be hot, too.
-        settings.append(f"-profile-summary-cutoff-hot={cutoff}")
-    return tuple(mllvm(settings))
-
-
 def _tried(run: Optimization, profile: RecordedProfile, cold: float) -> Variant:
     """A build that is measured, in a folder that all of these use one after the other."""
-    return run.variant("tried", *profile.use(run), *options(cold))
+    return run.variant("tried", *profile.use(run), *cold_options(cold))
 
 
 def _optimized(run: Optimization, profile: RecordedProfile, cold: float) -> Variant:
-    return run.variant("optimized", *profile.use(run), *options(cold))
+    return run.variant("optimized", *profile.use(run), *cold_options(cold))
 
 
-def _name(cold: float) -> str:
-    """The name of a step."""
+def step_name(cold: float) -> str:
+    """The name of the step with this share."""
     return f"the last {100 * cold:g}% for size" if cold else "the profile alone"
-
-
-def _echo(run: Optimization, name: str, measured: Measured, plain: Measured) -> None:
-    counts, before = measured.counts, plain.counts
-    pairs = {
-        "instructions": (before.instructions, counts.instructions),
-        "estimated cycles": (before.cycles, counts.cycles),
-        "text": (plain.text_bytes, measured.text_bytes),
-    }
-    changes = ", ".join(f"{change_text(relative_change(*pair))} {name}" for name, pair in pairs.items())
-    run.echo(f"{name}: {changes}")

@@ -1,12 +1,11 @@
-"""A fast benchmark: decisions where it is hot, on top of a profile.
+"""A fast benchmark: options for the program and its functions, and decisions where it is hot, on top of a profile.
 
-    1 build with bitcode, extract a corpus         5 deploy compilers that make these decisions
-    2 build plainly, measure the benchmark         6 build with them and the profile, run the tests
+    1 build with bitcode, extract a corpus         5 search for decisions where it is hot, build and measure
+    2 build plainly, measure the benchmark         6 build with what is kept, run the tests
     3 record a profile, build with it              7 measure, report
-    4 search for decisions where it is hot
+    4 build with options, measure each build
 
-The decisions are kept only if the program that the deployed compilers have built prints the same, and is better than
-what clang builds with the profile alone.
+Each step is kept only if the program prints the same, and is better with it than without.
 """
 
 import dataclasses
@@ -18,11 +17,11 @@ from pathlib import Path
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.cost_models import block_costs
 from compiler_opt.cost_models.function_costs import CompiledProfile
-from compiler_opt.deploy.policies import PolicyRequest
-from compiler_opt.errors import BenchmarkError
-from compiler_opt.evaluation.statistics import relative_change
+from compiler_opt.errors import BenchmarkError, ToolchainError
+from compiler_opt.llvm.advisors import mllvm
+from compiler_opt.llvm.options_plugin import options_plugin
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.measure.attribution import METRICS, Attribution
+from compiler_opt.measure.attribution import METRICS
 from compiler_opt.measure.benchmark import Benchmark, Reference
 from compiler_opt.measure.callgrind import Profile
 from compiler_opt.measure.wall_time import WallTimes, wall_times
@@ -31,9 +30,11 @@ from compiler_opt.optimize.optimization import DECISIONS, Optimization, Optimize
 from compiler_opt.optimize.pipeline import ProgramObjective
 from compiler_opt.optimize.profiles import PROGRAM
 from compiler_opt.optimize.program import Variant
-from compiler_opt.optimize.results import Measured, SpeedResult, TargetSize, Tests, text_bytes
+from compiler_opt.optimize.results import Measured, SpeedResult, Tests, text_bytes
+from compiler_opt.optimize.speed_options import PROGRAM_STEPS, Best, ChosenSets, Price, Trials
 from compiler_opt.optimize.steps import Searched
 from compiler_opt.progress_bar import progress_bar
+from compiler_opt.report.formatting import count_text
 from compiler_opt.search.profiled import CostWeights, profiled_pool, search_profiled
 from compiler_opt.search.progress_bar import weighted_bar
 from compiler_opt.search.search import SearchSettings
@@ -47,31 +48,23 @@ _BUDGET = 100_000
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What there is before decisions are deployed.
+    """What there is before the program is built with what is kept.
 
     Attributes:
       corpus: the program's modules.
-      reference: what the benchmark prints.
-      before: its profile in the plain build.
-      after: its profile in the build by plain clang with the profile.
-      attribution: of changes to functions of the plain build.
-      targets: text of both builds.
-      bytes_per_percent: bytes that one percent of the metric counts as.
+      trials: the builds that were tried.
+      profiled: the build by plain clang with the profile, and its benchmark's profile.
+      best: what is kept.
+      chosen: the sets of single functions.
       searched: what the search came to.
     """
 
     corpus: Corpus
-    reference: Reference
-    before: Profile
-    after: Profile
-    attribution: Attribution
-    targets: tuple[TargetSize, ...]
-    bytes_per_percent: float
+    trials: Trials
+    profiled: tuple[Measured, Profile]
+    best: Best
+    chosen: ChosenSets
     searched: Searched
-
-    def measured(self, profile: Profile, text_bytes: int) -> Measured:
-        """A build."""
-        return Measured(profile.total, self.attribution.own_cost(profile), text_bytes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,55 +99,86 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
         return {"objective": f"{self.metric} of {commands} at {settings.level}, with a profile"}
 
     def find(self, run: Optimization) -> Found:
-        corpus, benchmark = steps.make_corpus(run), self.benchmark
+        corpus, benchmark, total = steps.make_corpus(run), self.benchmark, METRICS[self.metric]
         run.heading(2, f"Benchmark: plain clang {run.settings.level}")
         reference, before = profiles.measure_plain(run, benchmark)
-        attribution = profiles.attribution(run, before, METRICS[self.metric])
+        attribution = profiles.attribution(run, before, total)
         run.heading(3, "Profile: of the benchmark")
         PROGRAM.record(run, benchmark, reference)
         profiled = profiles.build(run)
-        targets = steps.sizes(run, profiled)
         after = benchmark.measure(profiled.folder, reference)
-        text = text_bytes(targets)
-        run.echo(
-            f"plain clang with the profile: {relative_change(*map(self._total, (before, after))):+.2%} {self.metric}, "
-            f"{relative_change(*text):+.2%} text"
-        )
+        text = text_bytes(steps.sizes(run, profiled))
+        default = Measured(before.total, attribution.own_cost(before), text[0])
         given = self.bytes_per_percent
-        weight = DEFAULT_BYTES_PER_PERCENT * text[0] if given is None else given
-        searched = self._search(run, corpus, weight, attribution.own_cost(before) / self._total(before))
-        return Found(corpus, reference, before, after, attribution, targets, weight, searched)
+        price = Price(DEFAULT_BYTES_PER_PERCENT * text[0] if given is None else given, total(before.total))
+        trials = Trials(run, benchmark, self.metric, reference, attribution, default, price)
+        start = trials.of(after, text[1])
+        profiles.echo(run, "plain clang with the profile", start.measured, default)
+        weight = f"{price.bytes_per_percent:,.0f} bytes for a percent of {self.metric}"
+        run.heading(4, f"Options: {weight}")
+        best = self._with_program_options(run, trials, trials.start(start))
+        best, chosen = self._with_function_options(run, trials, best, corpus)
+        run.heading(5, f"Search: {run.settings.search_minutes:g} minutes, {weight}")
+        searched = Searched(0, 0, 0)
+        if run.settings.search_minutes:
+            searched = self._search(run, corpus, best, price.bytes_per_percent, default.own / price.total)
+        if searched.decisions:
+            best = trials.tried_on(best, count_text(searched.decisions, "inlining decision"), decisions=True)
+        shutil.rmtree(run.folder / "build-tried", ignore_errors=True)
+        return Found(corpus, trials, (start.measured, after), best, chosen, searched)
+
+    def _with_program_options(self, run: Optimization, trials: Trials, best: Best) -> Best:
+        target = run.toolchain.target.partition("-")[0]
+        if given := run.settings.pass_options.options(run.settings.level.removeprefix("-"), target):
+            best = trials.tried_on(best, " ".join(given), tuple(mllvm(given)))
+        for name, options in PROGRAM_STEPS:
+            if options != (run.settings.level,):
+                best = trials.tried_on(best, name, options)
+        return best
+
+    def _with_function_options(
+        self, run: Optimization, trials: Trials, best: Best, corpus: Corpus
+    ) -> tuple[Best, ChosenSets]:
+        try:
+            options_plugin(run.toolchain)
+        except ToolchainError as error:
+            run.notes.append(f"All functions have the same options of LLVM's passes: {error}")
+            return best, ChosenSets(())
+        chosen = trials.choose_sets(best, corpus)
+        if number := chosen.num_functions:
+            best = trials.tried_on(best, f"options of {count_text(number, 'function')}", functions=True)
+        return best, chosen
 
     def build(self, run: Optimization, found: Found) -> Variant | None:
-        settings = run.settings
-        run.heading(5, f"Deployment: mlgo-clang and mlgo-clang++, for {settings.level}")
-        if not found.searched.decisions:
-            run.echo("none: the search has found nothing that is better")
+        best = found.best
+        kept = ", ".join(step.name for step in best.steps if step.kept)
+        run.heading(6, f"Build: with the profile and {kept}" if kept else "Build: none, the profile alone is kept")
+        if not kept:
             return None
-        request = PolicyRequest(levels=(settings.level,))
-        compilers = steps.deploy_compilers(run, request, run.folder / DECISIONS, settings.pass_options)
-        run.heading(6, "Build: by the deployed compilers, with the profile")
-        return steps.build_optimized(run, compilers, *PROGRAM.use(run), inputs=[PROGRAM.identity(run)])
+        options, inputs = (*PROGRAM.use(run), *best.options), [PROGRAM.identity(run)]
+        if best.is_deployed:
+            compilers = steps.deploy_compilers(run, *best.deployment(run))
+            return steps.build_optimized(run, compilers, *options, inputs=inputs)
+        variant = run.variant("optimized", *options)
+        steps.build(run, variant, inputs)
+        return variant
 
     def result(self, run: Optimization, found: Found, optimized: Variant | None, tests: Tests) -> SpeedResult:
-        plain_bytes, profiled_bytes = text_bytes(found.targets)
-        profiled = found.measured(found.after, profiled_bytes)
-        targets, after, tried, kept = found.targets, found.after, None, False
+        trials, best = found.trials, found.best
+        profiled, after = found.profiled
+        variant, measured = profiles.profiled(run), profiled
         if optimized is not None:
+            variant = optimized
             try:
-                after = self.benchmark.measure(optimized.folder, found.reference)
+                after = self.benchmark.measure(optimized.folder, trials.reference)
             except BenchmarkError as error:
-                shutil.rmtree(steps.deployed(run))
+                shutil.rmtree(steps.deployed(run), ignore_errors=True)
                 raise BenchmarkError(f"the optimised build is wrong, and its compilers are removed: {error}") from None
-            targets = steps.sizes(run, optimized)
-            tried = found.measured(after, text_bytes(targets)[1])
-            percent = 100 * (tried.own - profiled.own) / max(1, self._total(found.before))
-            kept = percent * found.bytes_per_percent + tried.text_bytes - profiled.text_bytes < 0
-        if not kept:
-            targets, after = found.targets, found.after
-            shutil.rmtree(steps.deployed(run), ignore_errors=True)
-        variant = optimized if kept and optimized is not None else profiles.profiled(run)
+        targets = steps.sizes(run, variant)
+        if optimized is not None:
+            measured = trials.of(after, text_bytes(targets)[1]).measured
         builds = [run.default, profiles.profiled(run), *([optimized] if optimized else [])]
+        level, options = best.level(run), [option for option in best.options if not option.startswith("-O")]
         return SpeedResult(
             program=run.program.name,
             targets=targets,
@@ -163,25 +187,29 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             notes=tuple(run.notes),
             provenance=steps.provenance(run, found.corpus),
             compilers=(str(variant.compilers.c), str(variant.compilers.cxx)),
-            options=(run.settings.level, PROGRAM.use(run)[0]),
-            kept=kept,
+            options=(level, PROGRAM.use(run)[0], *options),
             metric=self.metric,
-            bytes_per_percent=found.bytes_per_percent,
-            default=found.measured(found.before, plain_bytes),
+            bytes_per_percent=trials.price.bytes_per_percent,
+            default=trials.default,
             profiled=profiled,
-            tried=tried,
-            optimized=tried if kept and tried is not None else profiled,
-            functions=profiles.largest_changes(found.attribution, after),
-            wall=self._timed(builds, found.reference) if kept else (),
+            optimized=measured,
+            functions=profiles.largest_changes(trials.attribution, after),
+            wall=self._timed(builds, trials.reference) if optimized is not None else (),
+            steps=best.steps,
+            function_options=found.chosen.sets if best.functions else (),
             num_decisions=found.searched.decisions,
             compiles=found.searched.compiles,
             hot_functions=found.searched.hot_functions,
         )
 
-    def _search(self, run: Optimization, corpus: Corpus, weight: float, own_share: float) -> Searched:
+    def _search(self, run: Optimization, corpus: Corpus, best: Best, weight: float, own_share: float) -> Searched:
+        """Searches from the decisions of the compiler with options of the whole program."""
         minutes, toolchain = run.settings.search_minutes, run.toolchain
         what = f"{weight:g} bytes for a percent of {self.metric}"
-        run.heading(4, f"Search: {minutes:g} minutes, {weight:,.0f} bytes for a percent of {self.metric}")
+        modules = [
+            dataclasses.replace(module, pass_options=best.llvm_options()).with_flags(best.level(run))
+            for module in corpus.modules
+        ]
 
         def find(settings: SearchSettings, folder: Path) -> Searched:
             profile = CompiledProfile(PROGRAM.path(run), toolchain)
@@ -191,7 +219,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
                 profiled_pool(toolchain, weights, run.settings.jobs) as pool,
             ):
                 found = search_profiled(
-                    corpus.modules,
+                    modules,
                     pool,
                     toolchain,
                     settings,
@@ -208,7 +236,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             )
             return Searched(minutes, len(found.decisions), compiles, found.hot_functions)
 
-        return steps.search(run, [what, PROGRAM.identity(run)], _BUDGET, find)
+        return steps.search(run, [what, best.options, PROGRAM.identity(run)], _BUDGET, find)
 
     def _timed(self, variants: Iterable[Variant], reference: Reference) -> tuple[WallTimes, ...]:
         rounds, folders = self.wall_rounds, [variant.folder for variant in variants]
@@ -216,6 +244,3 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             return tuple(
                 wall_times(self.benchmark, folders, reference, rounds=rounds, on_round=lambda: bar.update() and None)
             )
-
-    def _total(self, profile: Profile) -> int:
-        return METRICS[self.metric](profile.total)

@@ -166,12 +166,12 @@ def search(
 
 def deploy_compilers(
     run: Optimization,
-    request: PolicyRequest,
+    request: PolicyRequest | None,
     decisions: Path | None,
     options: OptionSets,
     function_options: Path | None = None,
 ) -> Compilers:
-    """Makes compiler drivers that run a policy with options, and replay decisions if there is a file of them.
+    """Makes compiler drivers that run a policy, if any, with options, and replay decisions if there is a file of them.
 
     `function_options` is a file of `search.function_options`.
 
@@ -179,28 +179,43 @@ def deploy_compilers(
       PolicyError: the policy does not fit the compiler.
       ToolchainError: the plugin cannot be built (the message names the missing package).
     """
-    output = deployed(run)
-    drivers = output / "bin"
-    compilers = Compilers(drivers / "mlgo-clang", drivers / "mlgo-clang++", run.toolchain.tool("llvm-ar"))
-    replayed = [decisions] if decisions is not None else []
-    policy = NetworkWeights.load(request.folder).checksum() if request.folder is not None else None
+    compilers = _drivers(run, deployed(run))
+    folder, levels = (request.folder, request.levels) if request is not None else (None, None)
+    policy = NetworkWeights.load(folder).checksum() if folder is not None else None
 
     def work(record: Record) -> None:
-        shutil.rmtree(output, ignore_errors=True)
-        by_name = by_function.load(function_options) if function_options is not None else None
-        deploy(
-            [request],
-            output,
-            [run.toolchain.clang],
-            decisions=replayed,
-            options=options,
-            function_options=by_name,
-        )
+        deploy_now(run, deployed(run), request, decisions, options, function_options)
 
-    inputs = [policy, request.levels, checksum(decisions), options.levels, options.targets, checksum(function_options)]
+    inputs = [policy, levels, checksum(decisions), options.levels, options.targets, checksum(function_options)]
     run.state.do(DEPLOYMENT, type(None), work, inputs=inputs, outputs=[compilers.c, compilers.cxx])
-    run.echo(str(drivers))
+    run.echo(str(compilers.c.parent))
     return compilers
+
+
+def deploy_now(
+    run: Optimization,
+    output: Path,
+    request: PolicyRequest | None,
+    decisions: Path | None,
+    options: OptionSets,
+    function_options: Path | None,
+) -> Compilers:
+    """Makes compiler drivers in a folder, as a part of a step; see `deploy_compilers`."""
+    shutil.rmtree(output, ignore_errors=True)
+    deploy(
+        [request] if request is not None else [],
+        output,
+        [run.toolchain.clang],
+        decisions=[decisions] if decisions is not None else [],
+        options=options,
+        function_options=by_function.load(function_options) if function_options is not None else None,
+    )
+    return _drivers(run, output)
+
+
+def _drivers(run: Optimization, output: Path) -> Compilers:
+    folder = output / "bin"
+    return Compilers(folder / "mlgo-clang", folder / "mlgo-clang++", run.toolchain.tool("llvm-ar"))
 
 
 def deployed(run: Optimization) -> Path:

@@ -14,7 +14,7 @@ instructions as with the first set, by the frequencies of blocks that the compil
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -190,6 +190,21 @@ def measure(
             rows[body] = rows.get(body, 0) + np.where(costs[:, :1] > 0, costs, _TOO_LARGE)
     table = np.array([rows[body] for body in bodies], np.float64).reshape(len(bodies), len(menu), 3)
     return BytesBySet(bodies, table[:, :, 0].astype(np.int64), table[:, :, 1], table[:, :, 2], failures)
+
+
+def bodies(
+    modules: Sequence[Module],
+    pool: WorkerPool[MeasuredFunctions],
+    names: Collection[str],
+    on_progress: Callable[[], object] = lambda: None,
+) -> list[Body]:
+    """The bodies of functions of these names, in all modules that compile; `pool` compiles `task(1)`."""
+    found: dict[Body, None] = {}
+    for result in _compile(modules, None, pool, FunctionOptions(((),))):
+        on_progress()
+        if result.measurement is not None:
+            found |= {body: None for body in result.measurement.bodies.items() if body[0] in names}
+    return list(found)
 
 
 def _compile(

@@ -73,7 +73,7 @@ _LINK_COMMAND = flags.DEFINE_multi_string(
     "link_command", [], "With --compile_commands: a command that links or archives, in its folder."
 )
 _OUTPUT = shared_flags.required_path("output", "Folder for all results.")
-_MINUTES = flags.DEFINE_float("minutes", 60.0, "Minutes of training and search; the builds take additional time.", 0.01)
+_MINUTES = flags.DEFINE_float("minutes", 60.0, "Minutes of training and search; the builds take additional time.", 0.0)
 _SEARCH_MINUTES = flags.DEFINE_float(
     "search_minutes",
     None,

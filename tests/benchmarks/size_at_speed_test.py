@@ -111,15 +111,15 @@ def _build(change: float) -> Build:
 def test_a_table_names_each_program_once() -> None:
     lines = report(
         [
-            Record("one", "1-2", "c", 0.05, 0.1, _build(0), _build(-0.02), _build(-0.04)),
-            Record("two", "1-2", "c++", None, 0.1, _build(0), _build(0.01), _build(0)),
+            Record("one", "1-2", "c", "the last 5% for size", 0.1, _build(0), _build(-0.02), _build(-0.04)),
+            Record("two", "1-2", "c++", "", 0.1, _build(0), _build(0.01), _build(0)),
         ]
     )
     cells = [line.split() for line in lines]
     assert cells[2][:4] == ["one", "(c)", "profile", f"{MINUS}2.00%"]
     assert cells[3] == ["optimised", *[f"{MINUS}4.00%"] * 5, f"{MINUS}10.00%", "to", "+10.00%", "960"]
     assert cells[4][:4] == ["two", "(c++)", "profile", "+1.00%"]
-    assert cells[5][:4] == ["plain", "is", "kept", "0.00%"]
+    assert cells[5][:4] == ["nothing", "is", "kept", "0.00%"]
     assert sum("one" in line for line in cells) == 1
     # (-0.04 + 0) / 2, and an interval only where there are two.
     first = next(number for number, line in enumerate(cells) if line[:2] == ["2,", "all"])

@@ -18,7 +18,7 @@ from compiler_opt.llvm.toolchain import probe
 from compiler_opt.measure.attribution import METRICS, Attribution
 from compiler_opt.measure.benchmark import Benchmark, Reference
 from compiler_opt.measure.callgrind import NOTHING, Counts
-from compiler_opt.optimize import output, size_at_speed
+from compiler_opt.optimize import output, profiles, size_at_speed
 from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.optimization import OptimizeSettings
 from compiler_opt.optimize.pipeline import optimize
@@ -159,9 +159,9 @@ def test_the_other_benchmark_must_be_as_fast_too() -> None:
 
 
 def test_options_leave_nothing_both_hot_and_cold() -> None:
-    assert size_at_speed.options(0.0) == ()
-    assert size_at_speed.options(0.001)[1::2] == ("-pgo-cold-func-opt=optsize", "-profile-summary-cutoff-cold=999000")
-    assert size_at_speed.options(0.1)[1::2] == (
+    assert profiles.cold_options(0.0) == ()
+    assert profiles.cold_options(0.001)[1::2] == ("-pgo-cold-func-opt=optsize", "-profile-summary-cutoff-cold=999000")
+    assert profiles.cold_options(0.1)[1::2] == (
         "-pgo-cold-func-opt=optsize",
         "-profile-summary-cutoff-cold=900000",
         "-profile-summary-cutoff-hot=900000",
