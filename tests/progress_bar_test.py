@@ -1,18 +1,15 @@
 """Long work shows how far it is, on a terminal and in a log."""
 
-import fcntl
 import logging
 import os
-import pty
-import struct
 import sys
-import termios
 from collections.abc import Iterator
 
 import pytest
 
 from compiler_opt import progress_bar as module
 from compiler_opt.progress_bar import progress_bar
+from tests.machine import open_terminal
 
 
 @pytest.fixture
@@ -69,8 +66,7 @@ def test_hidden_bars_still_count(clock: list[float], capsys: pytest.CaptureFixtu
 
 
 def test_a_terminal_shows_a_bar_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    ours, theirs = open_terminal()
     with os.fdopen(ours, "rb", buffering=0) as shown, os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         with progress_bar(total=4, description="compiling", unit="module") as bar:

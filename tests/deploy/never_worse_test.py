@@ -11,6 +11,7 @@ from compiler_opt.llvm.plugin import load_option
 from compiler_opt.llvm.toolchain import Toolchain
 from tests.deploy.conftest import Compiler, run
 from tests.deploy.sources import FAT, LEAN
+from tests.machine import with_mounts
 
 NEVER_WORSE = {"MLGO_NEVER_WORSE": "1"}
 
@@ -258,9 +259,8 @@ def test_where_it_cannot_be_applied_it_says_so(compiler: Compiler, place: Path) 
     assert compiler.with_policy(["-Oz", "-c", "fat.c", "-o", "expected.o"], place).returncode == 0
     # Even for root, a folder of a file system that is read-only is; the file is one of another.
     mount = "mkdir ro; mount -t tmpfs none ro; touch ro/fat.o; mount --bind fat.o ro/fat.o; mount -o remount,ro ro"
-    script = f'{mount}; exec "$@"'
-    command = ["unshare", "--mount", "--map-root-user", "bash", "-c", script, "bash", compiler.driver]
-    result = run([*command, "-Oz", "-c", "fat.c", "-o", "ro/fat.o"], place, NEVER_WORSE)
+    command = with_mounts(mount, compiler.driver, "-Oz", "-c", "fat.c", "-o", "ro/fat.o")
+    result = run(command, place, NEVER_WORSE)
     assert result.returncode == 0
     assert result.stderr.startswith("warning: mlgo: ro/fat.o: not compared with plain ")
     assert "(never worse): it cannot be moved aside: " in result.stderr

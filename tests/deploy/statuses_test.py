@@ -11,6 +11,7 @@ import pytest
 
 from tests.deploy.conftest import Compiler, run
 from tests.deploy.sources import LEAN
+from tests.machine import with_mounts
 
 
 @pytest.fixture
@@ -124,9 +125,9 @@ def test_with_few_descriptors_it_is_plain_clang(compiler: Compiler, place: Path,
 
 
 def test_without_proc_it_is_plain_clang(compiler: Compiler, place: Path) -> None:
-    without = ["unshare", "--mount", "--map-root-user", "bash", "-c", 'mount -t tmpfs none /proc; exec "$@"', "bash"]
     assert compiler.plain(["-Oz", "-c", "lean.c", "-o", "expected.o"], place).returncode == 0
-    result = run([*without, compiler.driver, "-Oz", "-c", "lean.c", "-o", "made.o"], place)
+    command = with_mounts("mount -t tmpfs none /proc", compiler.driver, "-Oz", "-c", "lean.c", "-o", "made.o")
+    result = run(command, place)
     warning = f"warning: mlgo: /proc is not mounted; compiling with plain clang-{compiler.major}\n"
     assert (result.returncode, result.stderr) == (0, warning)
     assert (place / "made.o").read_bytes() == (place / "expected.o").read_bytes()

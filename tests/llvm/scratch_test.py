@@ -11,6 +11,7 @@ import pytest
 
 from compiler_opt.errors import OutputError
 from compiler_opt.llvm.scratch import scratch_directory, sweep
+from tests.machine import with_mounts
 
 _OWNER = """
 import sys, time
@@ -107,10 +108,9 @@ def test_what_is_in_it_can_be_executed(tmp_path: Path) -> None:
         "  program.chmod(0o755)\n"
         "  subprocess.run([program], check=True)\n"
     )
-    command = 'mount -t tmpfs -o noexec none "$TMPDIR"; exec "$@"'
     environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     result = subprocess.run(
-        ["unshare", "--mount", "--map-root-user", "bash", "-c", command, "bash", sys.executable, "-c", script],
+        with_mounts('mount -t tmpfs -o noexec none "$TMPDIR"', sys.executable, "-c", script),
         env=environment,
         capture_output=True,
         text=True,

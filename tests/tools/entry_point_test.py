@@ -1,19 +1,16 @@
 import contextlib
-import fcntl
 import os
-import pty
 import re
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import time
 from pathlib import Path
 
 import pytest
 
 from compiler_opt.tools.entry_point import echo, first_of
+from tests.machine import open_terminal
 
 ROOT = Path(__file__).parents[2]
 
@@ -177,8 +174,7 @@ def test_log_lines_begin_with_the_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize("flags", [(), ("--quiet",)])
 def test_quiet_shows_no_bar(flags: tuple[str, ...], tmp_path: Path) -> None:
     head = "from compiler_opt.progress_bar import progress_bar"
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    ours, theirs = open_terminal()
     process = start(tmp_path, "list(progress_bar([1, 2], 'counting'))", *flags, head=head, stderr=theirs)
     os.close(theirs)
     text = b""
