@@ -237,9 +237,9 @@ see_to_cpp_headers() {
 }
 
 # What the tests build with besides clang: C++ by g++, CMake projects (CMake itself is in .venv) by Make and Ninja,
-# through ccache, and a package by dpkg-dev; they measure with valgrind and perf, csmith makes programs for them, and zsh
-# completes. Builds of C++20 modules run clang-scan-deps, which some versions have in a package of its own; what records
-# profiles needs a runtime, whose package has those of fuzzers, too.
+# through ccache, and a package by dpkg-dev, which wants build-essential; they measure with valgrind and perf, csmith makes
+# programs for them, and zsh completes. Builds of C++20 modules run clang-scan-deps, and links gold, which some versions
+# have in a package of its own; what records profiles needs a runtime, whose package has those of fuzzers, too.
 see_to_test_tools() {
   local tool version packages=()
   for tool in ninja make ccache g++ valgrind zsh dpkg-buildpackage; do
@@ -248,6 +248,12 @@ see_to_test_tools() {
       break
     fi
   done
+  # It contains no program; where there is no dpkg, nothing asks for it.
+  if command -v dpkg-query >/dev/null &&
+    [ "$(dpkg-query -W -f '${db:Status-Status}' build-essential 2>/dev/null)" != installed ]; then
+    packages+=(build-essential)
+  fi
+  if ! command -v ld.gold >/dev/null && { ! can_apt || apt_has binutils-gold; }; then packages+=(binutils-gold); fi
   for version in "${PREFERRED_CLANGS[@]}"; do
     command -v "clang-scan-deps-$version" >/dev/null && continue
     # Without apt at hand the names are only for the message.

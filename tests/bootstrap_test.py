@@ -167,9 +167,11 @@ def test_a_python_that_does_not_fit(checkout: Checkout) -> None:
 
 def test_what_the_tests_build_with(checkout: Checkout) -> None:
     checkout.add_python("python3", "3.13")
+    checkout.add("dpkg-query", "#!/usr/bin/env bash\nexit 1\n")
     done = checkout.bootstrap("--both-clangs")
-    wanted = "ninja-build make ccache g++ valgrind zsh dpkg-dev clang-tools-22 clang-tools-19 linux-perf csmith "
-    assert done.returncode == 2 and f"{wanted}libcsmith-dev libclang-rt-22-dev libclang-rt-19-dev" in done.stderr
+    wanted = "ninja-build make ccache g++ valgrind zsh dpkg-dev build-essential binutils-gold clang-tools-22 "
+    wanted += "clang-tools-19 linux-perf csmith libcsmith-dev libclang-rt-22-dev libclang-rt-19-dev"
+    assert done.returncode == 2 and wanted in done.stderr
     for version in (22, 19):
         checkout.add(f"clang-{version}", f"#!/usr/bin/env bash\necho {checkout.directory}\n")
     (checkout.directory / "lib" / "linux").mkdir(parents=True)
@@ -182,10 +184,12 @@ def test_what_the_tests_build_with(checkout: Checkout) -> None:
         "valgrind",
         "zsh",
         "dpkg-buildpackage",
+        "ld.gold",
         "perf",
         "csmith",
         "clang-scan-deps-19",
         "clang-scan-deps-22",
     ):
         checkout.add(tool, "#!/usr/bin/env bash\n")
+    checkout.add("dpkg-query", "#!/usr/bin/env bash\necho -n installed\n")
     assert checkout.bootstrap("--both-clangs").returncode == 0
