@@ -39,6 +39,7 @@ REFUSED = """
     bpf 321 280, userfaultfd 323 282, unshare 272 97, setns 308 268, fanotify_init 300 262, open_by_handle_at 304 265
     mount 165 40, umount2 166 39, pivot_root 155 41, chroot 161 51, fsopen 430 430, fsconfig 431 431, fsmount 432 432
     fspick 433 433, open_tree 428 428, move_mount 429 429, mount_setattr 442 442
+    open_tree_attr 467 467
 """
 """Calls with their numbers on x86-64 and AArch64, `-` where there is none."""
 

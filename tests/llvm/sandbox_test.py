@@ -159,7 +159,7 @@ def test_numbers_of_system_calls(column: int, header: str) -> None:
     ours |= {"prlimit64": system_calls.PRLIMIT64[column], "fcntl": system_calls.FCNTL[column]}
     ours |= {"ioctl": system_calls.IOCTL[column], "clone": system_calls.CLONE[column]}
     ours |= {"clone3": system_calls.CLONE3[column]}
-    newest = max(there.values())
+    newest = max(number for name, number in there.items() if name != "syscalls")  # which is how many there are
     assert {name: number for name, number in ours.items() if (number or 0) <= newest} == {
         name: there.get(name) for name, number in ours.items() if (number or 0) <= newest
     }
