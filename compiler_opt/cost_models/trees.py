@@ -3,9 +3,11 @@
 K nodes of all trees, T trees, N rows, D features.
 """
 
+import contextlib
 import dataclasses
 import importlib.util
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -84,7 +86,7 @@ class BoostedTrees:
             random_state=seed,
         )
         # Its threads spin while they wait for one another, which on a busy machine takes minutes instead of seconds.
-        with threadpool_limits(1):
+        with threadpool_limits(1), _number_of_threads_given():
             regressor.fit(x, y, sample_weight=weights)
         return cls.from_sklearn(regressor)
 
@@ -157,6 +159,19 @@ class BoostedTrees:
         if not all(np.isfinite(fields[name]).all() for name in ("threshold", "value", "baseline")):
             raise ValueError("trees: not all numbers are finite")
         return trees
+
+
+@contextlib.contextmanager
+def _number_of_threads_given() -> Iterator[None]:
+    """Else scikit-learn counts cores; where it cannot, as without /sys, it prints a warning and a traceback."""
+    if "OMP_NUM_THREADS" in os.environ:
+        yield
+        return
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        del os.environ["OMP_NUM_THREADS"]
 
 
 _KINDS = {

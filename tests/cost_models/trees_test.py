@@ -1,14 +1,17 @@
 """Boosted trees against scikit-learn, and those that are damaged."""
 
+import os
+
 import numpy as np
 import pytest
 
 from compiler_opt.cost_models.trees import BoostedTrees, TreeSettings
 
 
-def test_trees_predict_as_sklearn_does() -> None:
+def test_trees_predict_as_sklearn_does(monkeypatch: pytest.MonkeyPatch) -> None:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # Else it counts cores, and warns where it cannot.
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 5)).astype(np.float32)
     x[:, 3] = rng.integers(0, 3, 400)
@@ -19,6 +22,21 @@ def test_trees_predict_as_sklearn_does() -> None:
     assert np.abs(trees.predict(other) - regressor.predict(other)).max() < 1e-12
     restored = BoostedTrees.from_arrays(trees.arrays(), 5)
     assert (restored.predict(other) == trees.predict(other)).all()
+
+
+def test_cores_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where scikit-learn cannot count them, it prints a traceback."""
+    from sklearn.utils import _openmp_helpers
+
+    def count(only_physical_cores: bool) -> int:
+        raise AssertionError("counted")
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(_openmp_helpers, "_CPU_COUNTS", {})
+    monkeypatch.setattr(_openmp_helpers, "cpu_count", count)
+    x = np.random.default_rng(0).normal(size=(100, 5))
+    BoostedTrees.fit(x, x[:, 0], np.ones(100), TreeSettings(iterations=3, leaf_rows=5))
+    assert "OMP_NUM_THREADS" not in os.environ
 
 
 @pytest.mark.parametrize(
