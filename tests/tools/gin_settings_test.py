@@ -1,6 +1,7 @@
 """Reading gin into dataclasses, and messages for wrong bindings."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def test_values_of_the_right_types_are_accepted(binding: str) -> None:
         ("serving.plates = @unheard_of", "unheard_of"),
         ("serving.plates = %UNHEARD_OF", "UNHEARD_OF"),
         ("import unheard_of", "unheard_of"),
-        ("serving.plates = " + "[" * 5000, "recursion"),
+        ("serving.plates = " + "[" * 5000, "recursion|too many nested parentheses"),
         ("serving.plates = " + "[" * 100 + "]" * 100, "nested deeper than 64 levels"),
         ("serving.plates = 1" + "0" * 400, "an integer of more than 128 bits"),
         ("serving.plates = {[]: 1}", "unhashable"),
@@ -108,7 +109,7 @@ def test_a_wrong_binding_is_named(binding: str, named: str) -> None:
     with pytest.raises(ConfigError) as caught:
         gin_settings.read(CLASSES, [], [binding])
     message = str(caught.value)
-    assert named in message and "\n" not in message
+    assert re.search(named, message) and "\n" not in message
 
 
 def test_a_wrong_file_is_named(tmp_path: Path) -> None:
