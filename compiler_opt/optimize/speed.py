@@ -75,13 +75,15 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
       benchmark: commands that run in the build folder.
       metric: a name of `METRICS`.
       bytes_per_percent: text that one percent of the metric counts as; None for `DEFAULT_BYTES_PER_PERCENT`.
-      wall_rounds: how often the benchmark is timed in both builds.
+      wall_rounds: how often the benchmark is timed in each build.
+      program_steps: names, and options of clang, that are tried for the whole program.
     """
 
     benchmark: Benchmark
     metric: str = "instructions"
     bytes_per_percent: float | None = None
     wall_rounds: int = 20
+    program_steps: tuple[tuple[str, tuple[str, ...]], ...] = PROGRAM_STEPS
 
     num_headings = 7
 
@@ -131,7 +133,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
         target = run.toolchain.target.partition("-")[0]
         if given := run.settings.pass_options.options(run.settings.level.removeprefix("-"), target):
             best = trials.tried_on(best, " ".join(given), tuple(mllvm(given)))
-        for name, options in PROGRAM_STEPS:
+        for name, options in self.program_steps:
             if options != (run.settings.level,):
                 best = trials.tried_on(best, name, options)
         return best
