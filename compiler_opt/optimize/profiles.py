@@ -56,10 +56,14 @@ class RecordedProfile:
     Attributes:
       name: of its file, without a suffix, and of the step that records it.
       llvm_options: with which it is recorded and used, as cc1 passes them on to LLVM.
+      first: a profile that it adds to: it counts again, after the inlining that this one leads to (context-sensitive).
+      options: of clang, with which it is recorded if there is a first one; builds that use it should have them, too.
     """
 
     name: str
     llvm_options: tuple[str, ...] = ()
+    first: "RecordedProfile | None" = None
+    options: tuple[str, ...] = ()
 
     def path(self, run: Optimization) -> Path:
         return run.folder / f"{self.name}.profdata"
@@ -71,8 +75,13 @@ class RecordedProfile:
           BenchmarkError: it has recorded none.
         """
         folder, path = run.folder / "raw-profiles", self.path(run)
-        options = (f"-fprofile-generate={folder}", *_QUIET)
-        variant = run.variant(f"instrumented-{self.name}", *options, *mllvm(self.llvm_options), linking=options)
+        if self.first is None:
+            linking = (f"-fprofile-generate={folder}", *_QUIET)
+            options, inputs = (*linking, *mllvm(self.llvm_options)), []
+        else:
+            linking = (f"-fcs-profile-generate={folder}", *_QUIET)
+            options, inputs = (*self.first.use(run), *linking, *self.options), [self.first.identity(run)]
+        variant = run.variant(f"instrumented-{self.name}", *options, linking=linking)
 
         def work(record: Record) -> None:
             # The build may have run what it has built.
@@ -84,12 +93,12 @@ class RecordedProfile:
                     f"{variant.folder}: the benchmark has recorded no profile in {folder}; it must run a program of "
                     "this build, and end by itself"
                 )
-            llvm_profile.merge(raw, path, run.toolchain)
+            llvm_profile.merge(raw if self.first is None else [*raw, self.first.path(run)], path, run.toolchain)
             shutil.rmtree(folder)
 
-        steps.build(run, variant)
-        name, inputs, after = f"profile {self.name}", [reference.identity], [variant.folder.name]
-        run.state.do(name, type(None), work, inputs=inputs, after=after, outputs=[path])
+        steps.build(run, variant, inputs)
+        name, after = f"profile {self.name}", [variant.folder.name]
+        run.state.do(name, type(None), work, inputs=[reference.identity], after=after, outputs=[path])
 
     def identity(self, run: Optimization) -> str | None:
         """Changes with the profile."""
@@ -102,6 +111,9 @@ class RecordedProfile:
 
 PROGRAM = RecordedProfile("program")
 """As clang makes it without further options."""
+
+LATE = "program-late"
+"""The name of the profile that counts again after inlining."""
 
 
 def build(run: Optimization) -> Variant:

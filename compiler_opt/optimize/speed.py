@@ -3,7 +3,7 @@
     1 build with bitcode, extract a corpus         5 search for decisions where it is hot, build and measure
     2 build plainly, measure the benchmark         6 build with what is kept, run the tests
     3 record a profile, build with it              7 measure, report
-    4 build with options, measure each build
+    4 build with options, and another profile, measure each build
 
 Each step is kept only if the program prints the same, and is better with it than without.
 """
@@ -118,7 +118,8 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
         profiles.echo(run, "plain clang with the profile", start.measured, default)
         weight = f"{price.bytes_per_percent:,.0f} bytes for a percent of {self.metric}"
         run.heading(4, f"Options: {weight}")
-        best = self._with_program_options(run, trials, trials.start(start))
+        best = self._with_program_options(run, trials, Best(start))
+        best = trials.with_late_profile(best)
         best, chosen = self._with_function_options(run, trials, best, corpus)
         run.heading(5, f"Search: {run.settings.search_minutes:g} minutes, {weight}")
         searched = Searched(0, 0, 0)
@@ -132,10 +133,10 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
     def _with_program_options(self, run: Optimization, trials: Trials, best: Best) -> Best:
         target = run.toolchain.target.partition("-")[0]
         if given := run.settings.pass_options.options(run.settings.level.removeprefix("-"), target):
-            best = trials.tried_on(best, " ".join(given), tuple(mllvm(given)))
+            best = trials.tried_on(best, " ".join(given), options=tuple(mllvm(given)))
         for name, options in self.program_steps:
             if options != (run.settings.level,):
-                best = trials.tried_on(best, name, options)
+                best = trials.tried_on(best, name, options=(*best.options, *options))
         return best
 
     def _with_function_options(
@@ -157,7 +158,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
         run.heading(6, f"Build: with the profile and {kept}" if kept else "Build: none, the profile alone is kept")
         if not kept:
             return None
-        options, inputs = (*PROGRAM.use(run), *best.options), [PROGRAM.identity(run)]
+        options, inputs = best.use(run), [best.profile.identity(run)]
         if best.is_deployed:
             compilers = steps.deploy_compilers(run, *best.deployment(run))
             return steps.build_optimized(run, compilers, *options, inputs=inputs)
@@ -189,7 +190,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             notes=tuple(run.notes),
             provenance=steps.provenance(run, found.corpus),
             compilers=(str(variant.compilers.c), str(variant.compilers.cxx)),
-            options=(level, PROGRAM.use(run)[0], *options),
+            options=(level, best.profile.use(run)[0], *options),
             metric=self.metric,
             bytes_per_percent=trials.price.bytes_per_percent,
             default=trials.default,

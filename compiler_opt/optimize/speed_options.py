@@ -1,10 +1,10 @@
 """What makes a benchmark fast on top of its profile, tried step by step: what pays is kept.
 
     trials = Trials(run, benchmark, metric, reference, attribution, default, price)
-    best = trials.start(tried)                                      # the profile alone
+    best = Best(tried)                                                          # the profile alone
     for name, options in PROGRAM_STEPS:
-        best = trials.tried_on(best, name, options=options)         # for the whole program
-    chosen = trials.choose_sets(best, corpus)                       # for single functions
+        best = trials.tried_on(best, name, options=(*best.options, *options))   # for the whole program
+    chosen = trials.choose_sets(best, corpus)                                   # for single functions
     best = trials.tried_on(best, "options of functions", functions=True)
 
 Options of the code generator change no function but the one that has them. So after one build and run with each set,
@@ -17,6 +17,7 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -30,7 +31,7 @@ from compiler_opt.measure.benchmark import Benchmark, Reference
 from compiler_opt.measure.callgrind import Profile
 from compiler_opt.optimize import profiles, steps
 from compiler_opt.optimize.optimization import DECISIONS, FUNCTION_OPTIONS, Optimization
-from compiler_opt.optimize.profiles import PROGRAM
+from compiler_opt.optimize.profiles import LATE, PROGRAM, RecordedProfile
 from compiler_opt.optimize.results import ChosenSet, Measured, SpeedStep, text_bytes
 from compiler_opt.optimize.state import Record, checksum
 from compiler_opt.pass_options.sets import OptionSets
@@ -38,7 +39,7 @@ from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.formatting import count_text
 from compiler_opt.search import function_options
 
-COLD = 0.001
+COLD = 0.0001
 """The share of all counts of blocks that what is compiled for size has; this costs no speed, and pays for the rest."""
 
 PROGRAM_STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -113,18 +114,24 @@ class Best:
     """The best way to build the program so far.
 
     Attributes:
+      tried: the build.
       options: of clang, beside those that compile with the profile.
+      profile: which is used.
       functions: whether functions have the options of `FUNCTION_OPTIONS`.
       decisions: whether the decisions of the search are replayed.
-      tried: the build.
       steps: all that was tried.
     """
 
-    options: tuple[str, ...]
-    functions: bool
-    decisions: bool
     tried: Tried
+    options: tuple[str, ...] = ()
+    profile: RecordedProfile = PROGRAM
+    functions: bool = False
+    decisions: bool = False
     steps: tuple[SpeedStep, ...] = ()
+
+    def use(self, run: Optimization) -> tuple[str, ...]:
+        """All options of clang, beside the level."""
+        return *self.profile.use(run), *self.options
 
     @property
     def is_deployed(self) -> bool:
@@ -179,28 +186,20 @@ class Trials:
     default: Measured
     price: Price
 
-    def start(self, tried: Tried) -> Best:
-        """The profile alone."""
-        return Best((), False, False, tried)
-
-    def tried_on(
-        self,
-        best: Best,
-        name: str,
-        options: tuple[str, ...] = (),
-        *,
-        functions: bool = False,
-        decisions: bool = False,
-    ) -> Best:
-        """Builds with this, too, and keeps it if it pays; the name is shown."""
-        candidate = Best(
-            (*best.options, *options), best.functions or functions, best.decisions or decisions, best.tried
-        )
+    def tried_on(self, best: Best, name: str, **changes: Any) -> Best:
+        """Builds with changes of `best`, and keeps them if they pay; the name is shown."""
+        candidate = dataclasses.replace(best, **changes)
         tried = self._measured(candidate, name)
         profiles.echo(self.run, name, tried.measured, self.default)
         kept = self.price.of(tried.measured) < self.price.of(best.tried.measured)
         better = dataclasses.replace(candidate, tried=tried) if kept else best
         return dataclasses.replace(better, steps=(*best.steps, SpeedStep(name, tried.measured, kept)))
+
+    def with_late_profile(self, best: Best) -> Best:
+        """Records a second profile of the best build, and tries it."""
+        late = RecordedProfile(LATE, first=PROGRAM, options=best.options)
+        late.record(self.run, self.benchmark, self.reference)
+        return self.tried_on(best, "counting again after inlining", profile=late)
 
     def choose_sets(self, best: Best, corpus: Corpus) -> ChosenSets:
         """Chooses the set of each function with which it costs least, and writes `FUNCTION_OPTIONS`."""
@@ -242,7 +241,7 @@ class Trials:
             compilers = None
             if candidate.is_deployed:
                 compilers = steps.deploy_now(run, folder, *candidate.deployment(run))
-            variant = run.variant("tried", *PROGRAM.use(run), *candidate.options, compilers=compilers)
+            variant = run.variant("tried", *candidate.use(run), compilers=compilers)
             steps.build_now(run, variant, record)
             profile = self.benchmark.measure(variant.folder, self.reference)
             tried = self.of(profile, text_bytes(steps.sizes(run, variant))[1])
@@ -253,7 +252,7 @@ class Trials:
             candidate.functions and checksum(run.folder / FUNCTION_OPTIONS),
             candidate.decisions and checksum(run.folder / DECISIONS),
         ]
-        inputs = [candidate.options, used, PROGRAM.identity(run), self.reference.identity]
+        inputs = [candidate.options, used, candidate.profile.identity(run), self.reference.identity]
         return run.state.do(f"with {name}", Tried, work, inputs=inputs, after=[run.default.folder.name])
 
     def of(self, profile: Profile, text: int) -> Tried:
