@@ -190,8 +190,7 @@ def _builds(program: DebianProgram, lines: Sequence[str], folders: Sequence[Path
     if not any(reference.outputs):
         raise ConfigError(f"{lines[0]}: expected it to print something")
     counts = [benchmark.measure(folder, reference).total for folder in folders]
-    with progress_bar(total=_ROUNDS.value, description="timing", unit="round") as bar:
-        times = wall_times(benchmark, folders, reference, rounds=_ROUNDS.value, on_round=lambda: bar.update() and None)
+    times = wall_times(benchmark, folders, reference, rounds=_ROUNDS.value)
     parts = [read_parts(folder / program.file) for folder in folders]
     return [
         Build(count.instructions, count.cycles, part.total, part.code, time.seconds, time.ratio)

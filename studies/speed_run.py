@@ -22,7 +22,6 @@ from compiler_opt.measure.attribution import METRICS, Attribution
 from compiler_opt.measure.wall_time import wall_times
 from compiler_opt.policies.decisions import Decisions
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.formatting import aligned, change_text
 from compiler_opt.search.compiling import PoolCompiler
 from compiler_opt.search.profiled import CostWeights, profiled_pool, search_profiled
@@ -152,8 +151,7 @@ class SpeedRun:
                 rows[variant] = row(variant)
         if self.rounds:
             folders = [builds.folder / name for name in rows]
-            with progress_bar(total=self.rounds, description="timing", unit="round") as bar:
-                times = wall_times(builds.benchmark, folders, builds.reference, rounds=self.rounds, on_round=bar.update)
+            times = wall_times(builds.benchmark, folders, builds.reference, rounds=self.rounds)
             walls = [(each.ratio.value - 1, each.ratio.low - 1, each.ratio.high - 1) for each in times]
             rows = {
                 name: dataclasses.replace(each, wall=wall)

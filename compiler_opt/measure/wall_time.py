@@ -2,11 +2,12 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from compiler_opt.errors import ConfigError
 from compiler_opt.measure.benchmark import Benchmark, Reference
+from compiler_opt.progress_bar import progress_bar
 
 CONFIDENCE = 0.95
 MIN_ROUNDS = 6
@@ -41,9 +42,11 @@ def wall_times(
     reference: Reference,
     *,
     rounds: int,
-    on_round: Callable[[], object] = lambda: None,
-) -> list[WallTimes]:
+    on_round: Callable[[], object] | None = None,
+) -> tuple[WallTimes, ...]:
     """Runs the benchmark in each folder, round by round, in an order that alternates; returns a result for each.
+
+    `on_round` is called after each round; by default a progress bar shows them.
 
     Raises:
       BenchmarkError: a command fails, runs for too long, or prints something else than before.
@@ -52,15 +55,19 @@ def wall_times(
     if rounds < MIN_ROUNDS:
         raise ConfigError(f"wall time: expected at least {MIN_ROUNDS} rounds, found {rounds}")
     seconds: list[list[float]] = [[] for _ in folders]
-    for number in range(rounds):
+    numbers: Iterable[int] = range(rounds)
+    if on_round is None:
+        numbers = progress_bar(range(rounds), "timing", unit="round")
+    for number in numbers:
         order = range(len(folders)) if number % 2 == 0 else reversed(range(len(folders)))
         for index in order:
             seconds[index].append(benchmark.wall_s(folders[index], reference))
-        on_round()
-    return [
+        if on_round is not None:
+            on_round()
+    return tuple(
         WallTimes(median(each), median([one / first for one, first in zip(each, seconds[0], strict=True)]))
         for each in seconds
-    ]
+    )
 
 
 def median(values: Sequence[float]) -> Median:

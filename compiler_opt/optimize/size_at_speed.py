@@ -26,7 +26,6 @@ from compiler_opt.optimize.profiles import PROGRAM, RecordedProfile, cold_option
 from compiler_opt.optimize.program import Variant
 from compiler_opt.optimize.results import ColdStep, Measured, SizeAtSpeedResult, Tests, text_bytes
 from compiler_opt.optimize.state import Record
-from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.formatting import change_text
 
 METRIC = "instructions"
@@ -238,9 +237,7 @@ class SmallAtSpeed(ProgramObjective[Found, SizeAtSpeedResult]):
         folders = [each.folder for each in (plain, profiled, _optimized(run, found.profile, cold))]
 
         def work(record: Record) -> tuple[WallTimes, ...]:
-            rounds, reference = self.wall_rounds, found.reference
-            with progress_bar(total=rounds, description="timing", unit="round") as bar:
-                return tuple(wall_times(self.benchmark, folders, reference, rounds=rounds, on_round=bar.update))
+            return wall_times(self.benchmark, folders, found.reference, rounds=self.wall_rounds)
 
         # Each build has a step of its own, so that what was slow is not tried again.
         name, inputs = (

@@ -11,7 +11,7 @@ Each step is kept only if the program prints the same, and is better with it tha
 import dataclasses
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from compiler_opt.corpus.description import Corpus
@@ -22,7 +22,7 @@ from compiler_opt.llvm.advisors import mllvm
 from compiler_opt.llvm.options_plugin import options_plugin
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure.attribution import METRICS
-from compiler_opt.measure.benchmark import Benchmark, Reference
+from compiler_opt.measure.benchmark import Benchmark
 from compiler_opt.measure.callgrind import Profile
 from compiler_opt.measure.wall_time import WallTimes, wall_times
 from compiler_opt.optimize import profiles, steps
@@ -33,7 +33,6 @@ from compiler_opt.optimize.program import Variant
 from compiler_opt.optimize.results import Measured, SpeedResult, Tests, text_bytes
 from compiler_opt.optimize.speed_options import PROGRAM_STEPS, Best, ChosenSets, Price, Trials
 from compiler_opt.optimize.steps import Searched
-from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.formatting import count_text
 from compiler_opt.search.profiled import CostWeights, profiled_pool, search_profiled
 from compiler_opt.search.progress_bar import weighted_bar
@@ -180,7 +179,10 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
         targets = steps.sizes(run, variant)
         if optimized is not None:
             measured = trials.of(after, text_bytes(targets)[1]).measured
-        builds = [run.default, profiles.profiled(run), *([optimized] if optimized else [])]
+        wall: tuple[WallTimes, ...] = ()
+        if optimized is not None:
+            folders = [each.folder for each in (run.default, profiles.profiled(run), optimized)]
+            wall = wall_times(self.benchmark, folders, trials.reference, rounds=self.wall_rounds)
         level, options = best.level(run), [option for option in best.options if not option.startswith("-O")]
         return SpeedResult(
             program=run.program.name,
@@ -197,7 +199,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             profiled=profiled,
             optimized=measured,
             functions=profiles.largest_changes(trials.attribution, after),
-            wall=self._timed(builds, trials.reference) if optimized is not None else (),
+            wall=wall,
             steps=best.steps,
             function_options=found.chosen.sets if best.functions else (),
             num_decisions=found.searched.decisions,
@@ -240,10 +242,3 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             return Searched(minutes, len(found.decisions), compiles, found.hot_functions)
 
         return steps.search(run, [what, best.options, PROGRAM.identity(run)], _BUDGET, find)
-
-    def _timed(self, variants: Iterable[Variant], reference: Reference) -> tuple[WallTimes, ...]:
-        rounds, folders = self.wall_rounds, [variant.folder for variant in variants]
-        with progress_bar(total=rounds, description="timing", unit="round") as bar:
-            return tuple(
-                wall_times(self.benchmark, folders, reference, rounds=rounds, on_round=lambda: bar.update() and None)
-            )

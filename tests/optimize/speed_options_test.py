@@ -11,7 +11,7 @@ from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.optimization import FUNCTION_OPTIONS, OptimizeSettings
 from compiler_opt.optimize.pipeline import optimize
 from compiler_opt.optimize.speed import FastBenchmark
-from compiler_opt.optimize.speed_options import SETS, OwnCost, choose
+from compiler_opt.optimize.speed_options import PROGRAM_STEPS, SETS, OwnCost, choose
 from compiler_opt.search import function_options
 from tests.optimize.speed_programs import LOOPS, database, link_command
 
@@ -24,6 +24,11 @@ def test_each_function_has_the_set_with_which_it_executes_least(tmp_path: Path, 
     speed = FastBenchmark(Benchmark.of(["linked/bench"]), bytes_per_percent=1e6, wall_rounds=6)
     lines: list[str] = []
     result = optimize(program, probe(clang), settings, speed, lines.append)
+    assert [step.name for step in result.steps][:5] == [
+        *(name for name, _ in PROGRAM_STEPS),
+        "counting again after inlining",
+    ]
+    assert (tmp_path / "out" / "program-late.profdata").is_file()
     chosen = function_options.load(tmp_path / "out" / FUNCTION_OPTIONS)
     by_name = {name: chosen.menu[number] for (name, _), number in chosen.choices.items()}
     if clang == "clang-19":  # There is nothing to choose in this program.
