@@ -23,6 +23,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.deploy.pass_options import NO_OPTIONS
 from compiler_opt.deploy.policies import PolicyRequest
+from compiler_opt.errors import BenchmarkError, ConfigError
 from compiler_opt.llvm.advisors import mllvm
 from compiler_opt.llvm.options_plugin import FunctionOptions
 from compiler_opt.llvm.pass_options import list_pass_options, parse_option
@@ -110,6 +111,14 @@ class Tried:
 
 
 @dataclasses.dataclass(frozen=True)
+class _Attempt:
+    """A build that was tried, or why it cannot be built or measured: valgrind does not know all instructions."""
+
+    tried: Tried | None
+    failure: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class Best:
     """The best way to build the program so far.
 
@@ -190,7 +199,8 @@ class Trials:
         """Builds with changes of `best`, and keeps them if they pay; the name is shown."""
         candidate = dataclasses.replace(best, **changes)
         tried = self._measured(candidate, name)
-        profiles.echo(self.run, name, tried.measured, self.default)
+        if tried is None:
+            return best
         kept = self.price.of(tried.measured) < self.price.of(best.tried.measured)
         better = dataclasses.replace(candidate, tried=tried) if kept else best
         return dataclasses.replace(better, steps=(*best.steps, SpeedStep(name, tried.measured, kept)))
@@ -198,7 +208,11 @@ class Trials:
     def with_late_profile(self, best: Best) -> Best:
         """Records a second profile of the best build, and tries it."""
         late = RecordedProfile(LATE, first=PROGRAM, options=best.options)
-        late.record(self.run, self.benchmark, self.reference)
+        try:
+            late.record(self.run, self.benchmark, self.reference)
+        except BenchmarkError as error:
+            self.run.notes.append(f"Counting again after inlining is left out: {error}")
+            return best
         return self.tried_on(best, "counting again after inlining", profile=late)
 
     def choose_sets(self, best: Best, corpus: Corpus) -> ChosenSets:
@@ -206,13 +220,12 @@ class Trials:
         run, path = self.run, self.run.folder / FUNCTION_OPTIONS
         known = list_pass_options(run.toolchain.clang)
         sets = [each for each in SETS if all(parse_option(option)[0] in known for option in each)]
-        menu = ((), *sets)
+        menu: tuple[tuple[str, ...], ...] = ((),)
         costs = [best.tried.functions]
-        for number, each in enumerate(sets, 1):
-            candidate = dataclasses.replace(best, options=(*best.options, *mllvm(each)))
-            tried = self._measured(candidate, " ".join(each))
-            profiles.echo(run, f"set {number} of {len(sets)}, {' '.join(each)}", tried.measured, self.default)
-            costs.append(tried.functions)
+        for each in sets:
+            tried = self._measured(dataclasses.replace(best, options=(*best.options, *mllvm(each))), " ".join(each))
+            if tried is not None:
+                menu, costs = (*menu, each), [*costs, tried.functions]
         choices = choose(costs, self.metric, _SMALLEST_SHARE * self.price.total)
 
         def work(record: Record) -> ChosenSets:
@@ -234,26 +247,36 @@ class Trials:
         run.echo(f"options for {functions}, of {len(menu)} sets: {-saved:+.2%} {self.metric}, added up")
         return found
 
-    def _measured(self, candidate: Best, name: str) -> Tried:
+    def _measured(self, candidate: Best, name: str) -> Tried | None:
+        """The costs of a build, which are shown; None with a note if there are none."""
         run, folder = self.run, self.run.folder / "tried"
 
-        def work(record: Record) -> Tried:
-            compilers = None
-            if candidate.is_deployed:
-                compilers = steps.deploy_now(run, folder, *candidate.deployment(run))
-            variant = run.variant("tried", *candidate.use(run), compilers=compilers)
-            steps.build_now(run, variant, record)
-            profile = self.benchmark.measure(variant.folder, self.reference)
-            tried = self.of(profile, text_bytes(steps.sizes(run, variant))[1])
-            shutil.rmtree(folder, ignore_errors=True)
-            return tried
+        def work(record: Record) -> _Attempt:
+            try:
+                compilers = None
+                if candidate.is_deployed:
+                    compilers = steps.deploy_now(run, folder, *candidate.deployment(run))
+                variant = run.variant("tried", *candidate.use(run), compilers=compilers)
+                steps.build_now(run, variant, record)
+                profile = self.benchmark.measure(variant.folder, self.reference)
+                return _Attempt(self.of(profile, text_bytes(steps.sizes(run, variant))[1]))
+            except (BenchmarkError, ConfigError) as error:
+                return _Attempt(None, str(error))
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
 
         used = [
             candidate.functions and checksum(run.folder / FUNCTION_OPTIONS),
             candidate.decisions and checksum(run.folder / DECISIONS),
         ]
         inputs = [candidate.options, used, candidate.profile.identity(run), self.reference.identity]
-        return run.state.do(f"with {name}", Tried, work, inputs=inputs, after=[run.default.folder.name])
+        attempt = run.state.do(f"with {name}", _Attempt, work, inputs=inputs, after=[run.default.folder.name])
+        if attempt.tried is None:
+            run.notes.append(f"Left out: {name}: {attempt.failure}")
+            run.echo(f"{name}: left out: {attempt.failure}")
+        else:
+            profiles.echo(run, name, attempt.tried.measured, self.default)
+        return attempt.tried
 
     def of(self, profile: Profile, text: int) -> Tried:
         """A build with so many bytes of text, whose benchmark has this profile."""

@@ -20,14 +20,17 @@ from tests.optimize.speed_programs import LOOPS, database, link_command
 def test_each_function_has_the_set_with_which_it_executes_least(tmp_path: Path, clang: str) -> None:
     program = DatabaseProgram(database(tmp_path / "source", LOOPS), [link_command()], 2)
     settings = OptimizeSettings(tmp_path / "out", level="-O2", jobs=2)
-    # A byte counts for nothing: what executes less is better.
-    speed = FastBenchmark(Benchmark.of(["linked/bench"]), bytes_per_percent=1e6, wall_rounds=6)
+    # Bytes count for next to nothing: what executes less is better.
+    program_steps = (*PROGRAM_STEPS, ("what clang refuses", ("-mllvm", "-no-such-option")))
+    benchmark = Benchmark.of(["linked/bench"])
+    speed = FastBenchmark(benchmark, bytes_per_percent=1e6, wall_rounds=6, program_steps=program_steps)
     lines: list[str] = []
     result = optimize(program, probe(clang), settings, speed, lines.append)
     assert [step.name for step in result.steps][:5] == [
         *(name for name, _ in PROGRAM_STEPS),
         "counting again after inlining",
     ]
+    assert any(note.startswith("Left out: what clang refuses: ") and "-no-such-option" in note for note in result.notes)
     assert (tmp_path / "out" / "program-late.profdata").is_file()
     chosen = function_options.load(tmp_path / "out" / FUNCTION_OPTIONS)
     by_name = {name: chosen.menu[number] for (name, _), number in chosen.choices.items()}
