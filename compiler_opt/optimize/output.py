@@ -165,9 +165,9 @@ def _outcome(result: BenchmarkResult) -> str:
         return "Kept: the profile alone, since nothing that was tried is better."
     share, added = result.gain
     return (
-        f"Kept, on top of the profile: {', '.join(result.kept)}; this changes {result.metric} without libraries by "
-        f"{change_text(share)}, where a percent counts as {result.bytes_per_percent:,.0f} bytes, and text by "
-        f"{signed_bytes_text(added)} bytes."
+        f"Kept, on top of the profile: {', '.join(result.kept)}; without libraries, this changes {result.metric} by "
+        f"{change_text(share)} of the plain build's, where a percent counts as {result.bytes_per_percent:,.0f} bytes, "
+        f"and text by {signed_bytes_text(added)} bytes."
     )
 
 

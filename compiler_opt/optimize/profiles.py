@@ -77,10 +77,11 @@ class RecordedProfile:
         folder, path = run.folder / "raw-profiles", self.path(run)
         if self.first is None:
             linking = (f"-fprofile-generate={folder}", *_QUIET)
-            options, inputs = (*linking, *mllvm(self.llvm_options)), []
+            options, inputs = (*linking, *mllvm(self.llvm_options)), list[object]()
         else:
             linking = (f"-fcs-profile-generate={folder}", *_QUIET)
-            options, inputs = (*self.first.use(run), *linking, *self.options), [self.first.identity(run)]
+            options = (*self.first.use(run), *linking, *mllvm(self.llvm_options), *self.options)
+            inputs = [self.first.identity(run)]
         variant = run.variant(f"instrumented-{self.name}", *options, linking=linking)
 
         def work(record: Record) -> None:

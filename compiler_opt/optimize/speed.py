@@ -154,6 +154,8 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
     def build(self, run: Optimization, found: Found) -> Variant | None:
         best = found.best
         kept = ", ".join(step.name for step in best.steps if step.kept)
+        if not best.is_deployed:  # An earlier run, with another price, may have kept more.
+            shutil.rmtree(steps.deployed(run), ignore_errors=True)
         run.heading(6, f"Build: with the profile and {kept}" if kept else "Build: none, the profile alone is kept")
         if not kept:
             return None
@@ -175,7 +177,9 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
                 after = self.benchmark.measure(optimized.folder, trials.reference)
             except BenchmarkError as error:
                 shutil.rmtree(steps.deployed(run), ignore_errors=True)
-                raise BenchmarkError(f"the optimised build is wrong, and its compilers are removed: {error}") from None
+                raise BenchmarkError(
+                    f"the optimised build is wrong; compilers made for it are removed: {error}"
+                ) from None
         targets = steps.sizes(run, variant)
         if optimized is not None:
             measured = trials.of(after, text_bytes(targets)[1]).measured
@@ -183,16 +187,17 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
         if optimized is not None:
             folders = [each.folder for each in (run.default, profiles.profiled(run), optimized)]
             wall = wall_times(self.benchmark, folders, trials.reference, rounds=self.wall_rounds)
-        level, options = best.level(run), [option for option in best.options if not option.startswith("-O")]
+        facts = {**steps.provenance(run, found.corpus)}
+        facts["Options of LLVM's passes"] = " ".join(best.llvm_options()) or "none"
         return SpeedResult(
             program=run.program.name,
             targets=targets,
             tests=tests,
             costs=run.state.costs(),
             notes=tuple(run.notes),
-            provenance=steps.provenance(run, found.corpus),
+            provenance=facts,
             compilers=(str(variant.compilers.c), str(variant.compilers.cxx)),
-            options=(level, best.profile.use(run)[0], *options),
+            options=(run.settings.level, best.profile.use(run)[0], *best.options),
             metric=self.metric,
             bytes_per_percent=trials.price.bytes_per_percent,
             default=trials.default,

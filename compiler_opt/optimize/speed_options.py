@@ -23,7 +23,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.deploy.pass_options import NO_OPTIONS
 from compiler_opt.deploy.policies import PolicyRequest
-from compiler_opt.errors import BenchmarkError, ConfigError
+from compiler_opt.errors import BenchmarkError, CompileError, ConfigError, ProtocolError
 from compiler_opt.llvm.advisors import mllvm
 from compiler_opt.llvm.options_plugin import FunctionOptions
 from compiler_opt.llvm.pass_options import list_pass_options, parse_option
@@ -37,7 +37,7 @@ from compiler_opt.optimize.results import ChosenSet, Measured, SpeedStep, text_b
 from compiler_opt.optimize.state import Record, checksum
 from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.progress_bar import progress_bar
-from compiler_opt.report.formatting import count_text
+from compiler_opt.report.formatting import change_text, count_text
 from compiler_opt.search import function_options
 
 COLD = 0.0001
@@ -210,7 +210,7 @@ class Trials:
         late = RecordedProfile(LATE, first=PROGRAM, options=best.options)
         try:
             late.record(self.run, self.benchmark, self.reference)
-        except BenchmarkError as error:
+        except (BenchmarkError, CompileError, ConfigError) as error:
             self.run.notes.append(f"Counting again after inlining is left out: {error}")
             return best
         return self.tried_on(best, "counting again after inlining", profile=late)
@@ -223,18 +223,21 @@ class Trials:
         menu: tuple[tuple[str, ...], ...] = ((),)
         costs = [best.tried.functions]
         for each in sets:
-            tried = self._measured(dataclasses.replace(best, options=(*best.options, *mllvm(each))), " ".join(each))
+            tried = self._measured(
+                dataclasses.replace(best, options=(*best.options, *mllvm(each))), f"the set {' '.join(each)}"
+            )
             if tried is not None:
                 menu, costs = (*menu, each), [*costs, tried.functions]
         choices = choose(costs, self.metric, _SMALLEST_SHARE * self.price.total)
 
         def work(record: Record) -> ChosenSets:
-            record.compiles = len(corpus.modules)
+            modules = corpus.modules if choices else ()
+            record.compiles = len(modules)
             with (
                 progress_bar(total=record.compiles, description="bodies of functions", unit="module") as bar,
                 WorkerPool(run.toolchain, function_options.task(1), run.settings.jobs) as pool,
             ):
-                bodies = function_options.bodies(corpus.modules, pool, choices, bar.update)
+                bodies = function_options.bodies(modules, pool, choices, bar.update)
             chosen = {body: choices[body[0]] for body in bodies}
             level = best.level(run).removeprefix("-")
             function_options.save(FunctionOptions(menu, chosen, level=level), path)
@@ -244,7 +247,7 @@ class Trials:
         found = run.state.do("function options", ChosenSets, work, inputs=inputs, after=["corpus"], outputs=[path])
         saved = sum(each.saved for each in found.sets) / max(1, self.price.total)
         functions = count_text(found.num_functions, "function")
-        run.echo(f"options for {functions}, of {len(menu)} sets: {-saved:+.2%} {self.metric}, added up")
+        run.echo(f"options for {functions}, of {len(menu) - 1} sets: {change_text(-saved)} {self.metric}, added up")
         return found
 
     def _measured(self, candidate: Best, name: str) -> Tried | None:
@@ -252,6 +255,8 @@ class Trials:
         run, folder = self.run, self.run.folder / "tried"
 
         def work(record: Record) -> _Attempt:
+            # Other trials use the folder, too.
+            shutil.rmtree(run.variant("tried").folder, ignore_errors=True)
             try:
                 compilers = None
                 if candidate.is_deployed:
@@ -260,7 +265,7 @@ class Trials:
                 steps.build_now(run, variant, record)
                 profile = self.benchmark.measure(variant.folder, self.reference)
                 return _Attempt(self.of(profile, text_bytes(steps.sizes(run, variant))[1]))
-            except (BenchmarkError, ConfigError) as error:
+            except (BenchmarkError, CompileError, ConfigError, ProtocolError) as error:
                 return _Attempt(None, str(error))
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -270,7 +275,14 @@ class Trials:
             candidate.decisions and checksum(run.folder / DECISIONS),
         ]
         inputs = [candidate.options, used, candidate.profile.identity(run), self.reference.identity]
-        attempt = run.state.do(f"with {name}", _Attempt, work, inputs=inputs, after=[run.default.folder.name])
+        attempt = run.state.do(
+            f"with {name}",
+            _Attempt,
+            work,
+            inputs=inputs,
+            after=[run.default.folder.name],
+            is_enough=lambda attempt: attempt.tried is not None,  # It may have been a full disk.
+        )
         if attempt.tried is None:
             run.notes.append(f"Left out: {name}: {attempt.failure}")
             run.echo(f"{name}: left out: {attempt.failure}")
