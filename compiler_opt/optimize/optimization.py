@@ -38,7 +38,7 @@ class OptimizeSettings:
       verdict_minutes: after this time, no further build or run of tests begins to find out why tests fail.
       level: optimisation level of every file in every build, whatever the project asks for.
       pass_options: options of LLVM's passes at this level, which the compiler can take; policy and decisions are found
-        and deployed with these.
+        and deployed with these; for speed, they are tried like others.
       jobs: compilers at a time.
       trust_corpus: compile with all options of the build, see `corpus.command_line`.
     """

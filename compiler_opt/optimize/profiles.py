@@ -151,11 +151,12 @@ def cold_options(cold: float) -> tuple[str, ...]:
 
 
 def echo(run: Optimization, name: str, measured: Measured, plain: Measured) -> None:
-    """Prints a build's changes to the plain one; without cycles if caches were not simulated."""
+    """Prints a build's changes to the plain one."""
     counts, before = measured.counts, plain.counts
-    pairs = {"instructions": (before.instructions, counts.instructions)}
-    if counts.reads:
-        pairs["estimated cycles"] = before.cycles, counts.cycles
-    pairs["text"] = plain.text_bytes, measured.text_bytes
+    pairs = {
+        "instructions": (before.instructions, counts.instructions),
+        "estimated cycles": (before.cycles, counts.cycles),
+        "text": (plain.text_bytes, measured.text_bytes),
+    }
     changes = ", ".join(f"{change_text(relative_change(*pair))} {name}" for name, pair in pairs.items())
     run.echo(f"{name}: {changes}")

@@ -178,7 +178,7 @@ class ChosenSets:
 
 @dataclasses.dataclass(frozen=True)
 class Trials:
-    """Builds of a program with its profile, in one folder after the other, whose benchmark is measured.
+    """Builds of a program with its profile, one after the other in one folder, whose benchmark is measured.
 
     Attributes:
       reference: what the benchmark prints.
@@ -223,9 +223,8 @@ class Trials:
         menu: tuple[tuple[str, ...], ...] = ((),)
         costs = [best.tried.functions]
         for each in sets:
-            tried = self._measured(
-                dataclasses.replace(best, options=(*best.options, *mllvm(each))), f"the set {' '.join(each)}"
-            )
+            candidate = dataclasses.replace(best, options=(*best.options, *mllvm(each)))
+            tried = self._measured(candidate, f"the set {' '.join(each)}")
             if tried is not None:
                 menu, costs = (*menu, each), [*costs, tried.functions]
         choices = choose(costs, self.metric, _SMALLEST_SHARE * self.price.total)
