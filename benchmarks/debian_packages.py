@@ -1,26 +1,32 @@
 """Builds of Debian's source packages by a compiler at a level, with their tests, and what they ship."""
 
+import collections
 import dataclasses
 import os
 import re
 import resource
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from compiler_opt.errors import ProtocolError, ToolchainError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.object_file import TextParts, read_parts
 
-PLAIN, DEPLOYED = "plain", "mlgo"
-_BUILD_TIMEOUT_S = 7200.0
+PLAIN, DEPLOYED, NEVER_WORSE = "plain", "mlgo", "never-worse"
+_INSTALLED_KB = range(200, 8001)
+"""Installed kB of what `most_needed` takes, which is built and tested in minutes."""
+
+_BUILD_TIMEOUT_S = 1800.0
 _TESTS = (  # of ctest, automake, Meson, googletest: how many passed
     r"tests passed, (?P<failed>\d+) tests? failed out of (?P<all>\d+)",
     r"^# PASS: +(?P<passed>\d+)",
     r"^Ok: +(?P<passed>\d+)",
     r"^\[  PASSED  \] (?P<passed>\d+) tests?",
 )
+_MAX_AVAILABLE_BYTES = 1 << 28
+_FIELD = re.compile(r"^([A-Z][A-Za-z-]*): *(.*(?:\n .*)*)", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +36,14 @@ class Record:
     Attributes:
       package: the source package.
       level: such as `Oz`.
-      way: `PLAIN` or `DEPLOYED`.
+      way: `PLAIN`, `DEPLOYED` or `NEVER_WORSE`.
       failure: why it failed; empty if it was built and its tests passed.
       tests: how many passed, where its log has them in a form that is known.
       cpu_s: user and system seconds of the build and the tests.
       files: by path in the binary packages, the text bytes of each program and shared library: code, constants, unwind
         tables, dynamic symbols.
+      warnings: of the compiler, by the log.
+      language: `c`, `c++`, or empty if it is not known or both.
     """
 
     package: str
@@ -45,6 +53,23 @@ class Record:
     tests: int = 0
     cpu_s: float = 0.0
     files: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+    warnings: int = 0
+    language: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A source package.
+
+    Attributes:
+      languages: in which its binary packages are said to be implemented (debtags), such as `c++`.
+      installed_kb: of its binary packages together, without those for all architectures.
+      needed_by: how many other source packages have a binary package that depends on one of its own.
+    """
+
+    languages: frozenset[str]
+    installed_kb: int
+    needed_by: int
 
 
 class Apt:
@@ -66,6 +91,14 @@ class Apt:
         if not done.ok:
             raise ToolchainError(f"apt-get {' '.join(words)}: failed; see {self._log}: {done.stderr_tail[-300:]}")
 
+    def sources(self) -> dict[str, Source]:
+        """All source packages; raises ToolchainError if there are no lists."""
+        command = ["apt-cache", *self._options[2:], "dumpavail"]
+        done = processes.run(command, timeout_s=60, max_stdout_bytes=_MAX_AVAILABLE_BYTES)
+        if not done.ok:
+            raise ToolchainError(f"apt-cache dumpavail: {done.describe()}: {done.stderr_tail[-300:]}")
+        return read_sources(done.stdout.decode(errors="replace"))
+
     def unpack(self, package: str, folder: Path) -> None:
         """Unpacks a package's source below a folder, which appears when all is there; raises as for a call."""
         unfinished = folder.with_name(f"{folder.name}.unfinished")
@@ -75,7 +108,9 @@ class Apt:
         unfinished.rename(folder)
 
 
-def build(package: str, level: str, way: str, compilers: Sequence[Path], folder: Path, jobs: int) -> Record:
+def build(
+    package: str, level: str, way: str, compilers: Sequence[Path], folder: Path, jobs: int, language: str = ""
+) -> Record:
     """Builds a package from a copy of its source, runs its tests, and reads what its binary packages have.
 
     Args:
@@ -85,6 +120,7 @@ def build(package: str, level: str, way: str, compilers: Sequence[Path], folder:
       compilers: for C and C++.
       folder: for all.
       jobs: compilers at a time.
+      language: of the package.
     """
     source = next(path for path in (folder / "source" / package).iterdir() if (path / "debian").is_dir())
     place, log = folder / "build", folder / "logs" / f"{package}-{level}-{way}.log"
@@ -112,9 +148,40 @@ def build(package: str, level: str, way: str, compilers: Sequence[Path], folder:
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     text = log.read_text(errors="replace")
     failure = "" if done.ok else f"{done.describe()[:200]}; see {log.name}"
-    record = Record(package, level, way, failure, count_passed(text), cpu_s, _files(place / "package" / "debian"))
+    files = _files(place / "package" / "debian")
+    warnings = len(re.findall(r"^[^ :]+:\d+:\d+: warning: ", text, re.MULTILINE))
+    record = Record(package, level, way, failure, count_passed(text), cpu_s, files, warnings, language)
     shutil.rmtree(place)
     return record
+
+
+def read_sources(available: str) -> dict[str, Source]:
+    """Source packages by name, from Debian's file `Packages`."""
+    stanzas = [dict(_FIELD.findall(stanza)) for stanza in available.split("\n\n") if stanza.strip()]
+    source_of = {each["Package"]: each.get("Source", each["Package"]).split()[0] for each in stanzas}
+    languages: dict[str, set[str]] = {}
+    installed_kb: collections.Counter[str] = collections.Counter()
+    needs: set[tuple[str, str]] = set()
+    for each in stanzas:
+        source = source_of[each["Package"]]
+        languages.setdefault(source, set()).update(re.findall(r"implemented-in::([^\s,]+)", each.get("Tag", "")))
+        installed_kb[source] += int(each.get("Installed-Size", 0)) if each["Architecture"] != "all" else 0
+        for dependency in re.findall(r"(?:^|[,|])\s*([^\s,|(:]+)", each.get("Depends", "")):
+            needs.add((source, source_of.get(dependency, source)))
+    needed_by = collections.Counter(other for source, other in needs if source != other)
+    return {name: Source(frozenset(found), installed_kb[name], needed_by[name]) for name, found in languages.items()}
+
+
+def most_needed(sources: Mapping[str, Source], count: int, excluded: Collection[str] = ()) -> list[str]:
+    """The packages in C, then those in C++, that most others need, `count` of each, as large as `_INSTALLED_KB`.
+
+    Equally needed ones are in alphabetical order. One that is not in C or in C++ alone is neither's.
+    """
+    by_need = sorted(sources, key=lambda name: (-sources[name].needed_by, name))
+    fitting = [name for name in by_need if sources[name].installed_kb in _INSTALLED_KB and name not in excluded]
+    return [
+        name for language in ("c", "c++") for name in [n for n in fitting if sources[n].languages == {language}][:count]
+    ]
 
 
 def count_passed(log: str) -> int:

@@ -1,35 +1,38 @@
 """Rebuilds Debian's source packages, with their tests, by plain clang and by `mlgo-clang`, and compares what they ship.
 
     python -m benchmarks.distribution --output_dir=$OUTPUT --packages=zlib,ninja-build --levels=Oz,O2
+    python -m benchmarks.distribution --output_dir=$OUTPUT --most_needed=30 --ways=mlgo,never-worse
 
 For root on a Debian system that may be thrown away: it installs what the packages need, and runs their build and their
 tests. While one builds, `gcc`, `cc`, `g++` and `c++` are the compiler under test, with the level as its last option, so
 nothing of a package is changed. `mlgo-clang` has the policy and the options that ship, or those of --policy_path and
---options.
+--options; as `never-worse`, it also compiles plainly and keeps the smaller object.
 
 A package whose build or tests fail with plain clang is counted and left out. Sizes are those of the text of programs
 and shared libraries in the binary packages. --output_dir has a record and a log of each build, and the same command
-continues. Exit status: 1 if a package builds and passes its tests with plain clang only.
+continues. Exit status: 1 if a package builds and passes its tests with plain clang only, or is larger as `never-worse`.
 """
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from absl import flags
 
-from benchmarks.debian_packages import DEPLOYED, PLAIN, Apt, Record, build, sizes
+from benchmarks.debian_packages import DEPLOYED, NEVER_WORSE, PLAIN, Apt, Record, Source, build, most_needed, sizes
 from compiler_opt import pretrained
-from compiler_opt.deploy.deployment import deploy
+from compiler_opt.corpus.ready_made import manifest
+from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.deploy.policies import PolicyRequest
-from compiler_opt.errors import ConfigError
+from compiler_opt.errors import ConfigError, ToolchainError
+from compiler_opt.evaluation.statistics import mean_interval, relative_change
 from compiler_opt.files import exclusive_directory
 from compiler_opt.kept_results import RecordFile, check_conditions
-from compiler_opt.llvm.toolchain import probe
+from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.pass_options.sets import LEVELS
 from compiler_opt.progress_bar import progress_bar
-from compiler_opt.report.formatting import aligned, bytes_text, change_text
+from compiler_opt.report.formatting import aligned, bytes_text, change_text, interval_text
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 from compiler_opt.tools.options_flag import OptionsFlag
@@ -40,6 +43,14 @@ _PACKAGES = flags.DEFINE_list(
     "zlib,lz4,expat,libpng1.6,pcre2,jansson,ninja-build,libjsoncpp,snappy,re2".split(","),
     "Debian's source packages; by default five in C and five with C++.",
 )
+_MOST_NEEDED = flags.DEFINE_integer(
+    "most_needed",
+    0,
+    "Instead, this many packages in C and as many in C++, those that most other packages need, of 0.2 to 8 MB "
+    "installed, without ready-made projects, which policies and options were chosen by.",
+    0,
+)
+_WAYS = flags.DEFINE_list("ways", DEPLOYED, f"What plain clang is compared with: {DEPLOYED}, {NEVER_WORSE}.")
 _LEVELS = flags.DEFINE_list("levels", "Oz", "Optimisation levels.")
 _CLANG_PATH = shared_flags.clang_path()
 _POLICY_PATH = shared_flags.policy("policy_path", "The policy; by default the one that ships; `none` for none.")
@@ -55,76 +66,141 @@ def entry() -> int:
             raise ConfigError(f"{tool}: not found on PATH; install the package {package}")
     if os.geteuid() != 0:
         raise ConfigError("expected to be root, since packages are installed; use a container or a virtual machine")
-    if wrong := set(_LEVELS.value) - set(LEVELS):
-        raise ConfigError(f"--levels: expected some of {', '.join(LEVELS)}, found {min(wrong)}")
+    for name, values, known in (
+        ("levels", _LEVELS.value, list(LEVELS)),
+        ("ways", _WAYS.value, [DEPLOYED, NEVER_WORSE]),
+    ):
+        if wrong := set(values) - set(known):
+            raise ConfigError(f"--{name}: expected some of {', '.join(known)}, found {min(wrong)}")
     folder = Path(_OUTPUT_DIR.value).absolute()
     toolchain = probe(_CLANG_PATH.value)
-    name = _POLICY_PATH.value
     with exclusive_directory(folder, "--output_dir"):
-        requests = [] if name == shared_flags.NONE else [PolicyRequest(pretrained.folder(name) if name else None)]
-        deployment = deploy(
-            requests,
-            folder / "prefix",
-            [toolchain.clang],
-            options=_OPTIONS.read(),
-            option_trials=_OPTIONS.trials,
-            pass_plugin=_OPTIONS.pass_plugin,
-        )
-        [compiler] = deployment.compilers
+        deployments = {way: _deploy(toolchain, folder / f"prefix-{way}", way) for way in _WAYS.value}
+        deployment = next(iter(deployments.values()))
         policies = {policy.name: [policy.checksum, *policy.levels] for policy in deployment.policies}
-        sets = {level: list(options) for level, options in compiler.options.sets.levels.items()}
+        sets = {level: list(options) for level, options in deployment.compilers[0].options.sets.levels.items()}
         check_conditions(
             folder / "conditions.json",
             {"compiler": toolchain.version_text, "policies": policies, "options": sets},
         )
-        file = RecordFile(folder / "records.jsonl", Record)
-        known = {(record.package, record.level, record.way): record for record in file.records}
-        compilers = {
-            PLAIN: [toolchain.clang, toolchain.tool("clang++")],
-            DEPLOYED: [deployment.driver(cpp=cpp) for cpp in (False, True)],
-        }
-        wanted = [(package, level, way) for package in _PACKAGES.value for level in _LEVELS.value for way in compilers]
-        missing = [each for each in wanted if each not in known]
-        if missing:
-            apt = Apt(folder, _MIRROR.value)
-            apt("update")
+        compilers = {PLAIN: [toolchain.clang, toolchain.tool("clang++")]}
+        compilers |= {way: [each.driver(cpp=cpp) for cpp in (False, True)] for way, each in deployments.items()}
+        known_file = RecordFile(folder / "records.jsonl", Record)
+        apt = Apt(folder, _MIRROR.value)
+        apt("update")
+        sources = apt.sources()
+        packages = _PACKAGES.value
+        if count := _MOST_NEEDED.value:
+            packages = most_needed(sources, count, excluded=manifest.load().projects)
+        records = {(record.package, record.level, record.way): record for record in known_file.records}
+        wanted = [(package, level, way) for package in packages for level in _LEVELS.value for way in compilers]
+        missing = [each for each in wanted if each not in records]
         for package, level, way in progress_bar(missing, total=len(missing), unit="build"):
-            source = folder / "source" / package
-            if not source.is_dir():
-                apt("build-dep", package)
-                apt.unpack(package, source)
-            jobs = entry_point.num_workers(_NUM_WORKERS.value)
-            file.append([build(package, level, way, compilers[way], folder, jobs)])
-        known |= {(record.package, record.level, record.way): record for record in file.records}
-    worse = [_report({each: known[each] for each in wanted}, level) for level in _LEVELS.value]
+            plain = records.get((package, level, PLAIN))
+            if way != PLAIN and plain is not None and not _counts(plain):
+                continue
+            record = _build(package, level, way, compilers[way], folder, apt, sources)
+            known_file.append([record])
+            records[package, level, way] = record
+    worse = [_report(records, packages, level, way) for level in _LEVELS.value for way in _WAYS.value]
     return int(any(worse))
 
 
-def _report(records: Mapping[tuple[str, str, str], Record], level: str) -> bool:
-    """Prints the table of a level; returns whether a package builds with plain clang only."""
-    rows = [["package", "files", "text", "with mlgo-clang", "change", "code", "tests", "with mlgo-clang", "CPU"]]
-    changes: list[tuple[float, float]] = []
-    worse = []
-    for package in dict.fromkeys(package for package, _, _ in records):
-        plain, deployed = (records[package, level, way] for way in (PLAIN, DEPLOYED))
-        if plain.failure or not plain.files:
-            echo(f"{package}: left out; with plain clang: {plain.failure or 'no program or shared library'}")
-            continue
-        if deployed.failure:
-            worse.append(f"{package}: fails with mlgo-clang only: {deployed.failure}")
-            continue
-        before, after = sizes(plain), sizes(deployed)
-        changes.append((after.total / before.total - 1, after.code / before.code - 1))
-        texts = [bytes_text(before.total), bytes_text(after.total), *map(change_text, changes[-1])]
-        tests = [str(each.tests or "?") for each in (plain, deployed)]
-        rows.append([package, str(len(plain.files)), *texts, *tests, change_text(deployed.cpu_s / plain.cpu_s - 1, 0)])
-    if changes:
-        means = [change_text(sum(column) / len(changes)) for column in zip(*changes, strict=True)]
-        rows.append(["mean", "", "", "", *means, "", "", ""])
-    echo(f"-{level}, bytes of text and of the code in it:")
-    for line in [*aligned(rows, 1, [1, len(rows) - 1]), *worse]:
+def _deploy(toolchain: Toolchain, prefix: Path, way: str) -> Deployment:
+    name = _POLICY_PATH.value
+    return deploy(
+        [] if name == shared_flags.NONE else [PolicyRequest(pretrained.folder(name) if name else None)],
+        prefix,
+        [toolchain.clang],
+        options=_OPTIONS.read(),
+        option_trials=_OPTIONS.trials,
+        pass_plugin=_OPTIONS.pass_plugin,
+        never_worse=way == NEVER_WORSE,
+    )
+
+
+def _build(
+    package: str,
+    level: str,
+    way: str,
+    compilers: Sequence[Path],
+    folder: Path,
+    apt: Apt,
+    sources: Mapping[str, Source],
+) -> Record:
+    """What cannot be fetched or installed is a failure of the build."""
+    languages = sources[package].languages if package in sources else frozenset()
+    language = min(languages) if len(languages) == 1 else ""
+    source = folder / "source" / package
+    try:
+        if not source.is_dir():
+            apt("build-dep", package)
+            apt.unpack(package, source)
+    except ToolchainError as error:
+        return Record(package, level, way, str(error)[:300], language=language)
+    jobs = entry_point.num_workers(_NUM_WORKERS.value)
+    return build(package, level, way, compilers, folder, jobs, language)
+
+
+def _counts(plain: Record) -> bool:
+    """Whether a package is compared."""
+    return not plain.failure and bool(plain.files)
+
+
+def _report(records: Mapping[tuple[str, str, str], Record], packages: Sequence[str], level: str, way: str) -> bool:
+    """Prints the tables of a level and a way; returns whether a package fails, or grows as `never-worse`."""
+    compared: list[tuple[Record, Record]] = []
+    left_out, worse = [], []
+    for package in packages:
+        plain, deployed = records[package, level, PLAIN], records.get((package, level, way))
+        if deployed is None or not _counts(plain):
+            left_out.append(f"{package}: left out; with plain clang: {plain.failure or 'no program or shared library'}")
+        elif deployed.failure:
+            worse.append(f"{package}: fails as {way} only: {deployed.failure}")
+        else:
+            compared.append((plain, deployed))
+            if way == NEVER_WORSE and (more := sizes(deployed).total - sizes(plain).total) > 0:
+                worse.append(f"{package}: {more:,} bytes larger as {way}")
+    head = ["package", "files", "text", *_PARTS, "CPU", "tests", way, "warnings", way]
+    rows = [
+        [
+            *(f"{plain.package} ({plain.language or '?'})", str(len(plain.files)), bytes_text(sizes(plain).total)),
+            *map(change_text, _changes(plain, deployed)),
+            change_text(relative_change(plain.cpu_s, deployed.cpu_s), 0),
+            *(str(each.tests or "?") for each in (plain, deployed)),
+            *(str(each.warnings) for each in (plain, deployed)),
+        ]
+        for plain, deployed in compared
+    ]
+    echo(f"-{level}, bytes of text, and how {way} changes it and its parts:")
+    for line in [*aligned([head, *rows], 1, [1]), *left_out, *worse, ""]:
+        echo(line)
+    rows = [["mean of packages", "", *_PARTS, "worst text", "CPU of all"]]
+    for language in ("c", "c++", None):
+        group = [pair for pair in compared if language in (None, pair[0].language)]
+        columns = list(zip(*(_changes(*pair) for pair in group), strict=True))
+        cells = [_mean_text(column) for column in columns]
+        cpu = relative_change(*(sum(pair[way].cpu_s for pair in group) for way in (0, 1)))
+        worst = change_text(max(columns[0], default=None))
+        rows.append([language or "all", str(len(group)), *cells, worst, change_text(cpu, 1)][: len(rows[0])])
+    for line in aligned(rows, 1, [1]):
         echo(line)
     return bool(worse)
+
+
+_PARTS = ("text", "code", "unwind tables", "dynamic symbols")
+
+
+def _changes(plain: Record, deployed: Record) -> list[float]:
+    """Relative changes of `_PARTS`."""
+    parts = [(each.total, each.code, each.unwind, each.dynamic) for each in (sizes(plain), sizes(deployed))]
+    return [relative_change(*each) for each in zip(*parts, strict=True)]
+
+
+def _mean_text(changes: Sequence[float]) -> str:
+    mean = mean_interval(changes)
+    interval = f" ({interval_text(mean.low, mean.high)})" if mean.has_interval else ""
+    return change_text(mean.value) + interval
 
 
 if __name__ == "__main__":

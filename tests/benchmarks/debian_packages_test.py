@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from benchmarks.debian_packages import Record, build, count_passed, sizes
+from benchmarks.debian_packages import Record, Source, build, count_passed, most_needed, read_sources, sizes
 from compiler_opt.llvm.toolchain import Toolchain
 
 _RULES = """#!/usr/bin/make -f
@@ -74,3 +74,64 @@ def test_tests_are_counted_as_their_runners_report_them() -> None:
     )
     assert count_passed(log) == 56 + 3 + 12 + 1
     assert sizes(Record("p", "Oz", "plain", files={"a": [1, 2, 3, 4], "b": [1, 1, 1, 1]})).total == 14
+
+
+_AVAILABLE = """Package: libsum1
+Source: sum (1.2)
+Architecture: amd64
+Installed-Size: 300
+Tag: devel::library, implemented-in::c,
+ role::shared-lib
+
+Package: sum-doc
+Source: sum
+Architecture: all
+Installed-Size: 5000
+
+Package: sum-tools
+Architecture: amd64
+Source: sum
+Depends: libsum1 (>= 1),
+ libmany
+Installed-Size: 100
+Tag: implemented-in::c
+
+Package: many
+Depends: libsum1, libmany:any (>= 2) | libtiny
+Architecture: amd64
+Installed-Size: 900
+Tag: implemented-in::c++
+
+Package: libmany
+Depends: libc6
+Architecture: amd64
+Installed-Size: 9000
+Tag: implemented-in::c
+
+Package: libtiny
+Depends: many
+Architecture: amd64
+Installed-Size: 10
+Tag: implemented-in::c
+
+Package: scripts
+Depends: libsum1, many
+Architecture: amd64
+Installed-Size: 500
+Tag: implemented-in::c, implemented-in::python
+
+Package: other
+Architecture: amd64
+Installed-Size: 500
+Tag: implemented-in::c
+"""
+
+
+def test_the_packages_that_most_others_need() -> None:
+    sources = read_sources(_AVAILABLE)
+    assert sources["sum"] == Source(frozenset({"c"}), 400, 2)
+    assert sources["libmany"] == Source(frozenset({"c"}), 9000, 2)
+    assert sources["libtiny"].needed_by == 1 and sources["scripts"].languages == {"c", "python"}
+    assert most_needed(sources, 1) == ["sum", "many"]
+    assert most_needed(sources, 9) == ["sum", "other", "many"]
+    assert most_needed(sources, 1, excluded=["sum"]) == ["other", "many"]
