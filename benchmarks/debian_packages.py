@@ -42,7 +42,7 @@ class Record:
       cpu_s: user and system seconds of the build and the tests.
       files: by path in the binary packages, the text bytes of each program and shared library: code, constants, unwind
         tables, dynamic symbols.
-      warnings: of the compiler, by the log.
+      warnings: of the compiler, by the log; None if they were not counted.
       language: `c`, `c++`, or empty if it is not known or both.
     """
 
@@ -53,7 +53,7 @@ class Record:
     tests: int = 0
     cpu_s: float = 0.0
     files: dict[str, list[int]] = dataclasses.field(default_factory=dict)
-    warnings: int = 0
+    warnings: int | None = None
     language: str = ""
 
 

@@ -20,19 +20,18 @@ from pathlib import Path
 
 from absl import flags
 
-from benchmarks.debian_packages import DEPLOYED, NEVER_WORSE, PLAIN, Apt, Record, Source, build, most_needed, sizes
+from benchmarks.debian_packages import DEPLOYED, NEVER_WORSE, PLAIN, Apt, Record, Source, build, most_needed
+from benchmarks.distribution_report import compare, counts, means_table, package_table
 from compiler_opt import pretrained
 from compiler_opt.corpus.ready_made import manifest
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import ConfigError, ToolchainError
-from compiler_opt.evaluation.statistics import mean_interval, relative_change
 from compiler_opt.files import exclusive_directory
 from compiler_opt.kept_results import RecordFile, check_conditions
 from compiler_opt.llvm.toolchain import Toolchain, probe
 from compiler_opt.pass_options.sets import LEVELS
 from compiler_opt.progress_bar import progress_bar
-from compiler_opt.report.formatting import aligned, bytes_text, change_text, interval_text
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 from compiler_opt.tools.options_flag import OptionsFlag
@@ -97,7 +96,7 @@ def entry() -> int:
         missing = [each for each in wanted if each not in records]
         for package, level, way in progress_bar(missing, total=len(missing), unit="build"):
             plain = records.get((package, level, PLAIN))
-            if way != PLAIN and plain is not None and not _counts(plain):
+            if way != PLAIN and plain is not None and not counts(plain):
                 continue
             record = _build(package, level, way, compilers[way], folder, apt, sources)
             known_file.append([record])
@@ -142,65 +141,16 @@ def _build(
     return build(package, level, way, compilers, folder, jobs, language)
 
 
-def _counts(plain: Record) -> bool:
-    """Whether a package is compared."""
-    return not plain.failure and bool(plain.files)
-
-
 def _report(records: Mapping[tuple[str, str, str], Record], packages: Sequence[str], level: str, way: str) -> bool:
     """Prints the tables of a level and a way; returns whether a package fails, or grows as `never-worse`."""
-    compared: list[tuple[Record, Record]] = []
-    left_out, worse = [], []
-    for package in packages:
-        plain, deployed = records[package, level, PLAIN], records.get((package, level, way))
-        if deployed is None or not _counts(plain):
-            left_out.append(f"{package}: left out; with plain clang: {plain.failure or 'no program or shared library'}")
-        elif deployed.failure:
-            worse.append(f"{package}: fails as {way} only: {deployed.failure}")
-        else:
-            compared.append((plain, deployed))
-            if way == NEVER_WORSE and (more := sizes(deployed).total - sizes(plain).total) > 0:
-                worse.append(f"{package}: {more:,} bytes larger as {way}")
-    head = ["package", "files", "text", *_PARTS, "CPU", "tests", way, "warnings", way]
-    rows = [
-        [
-            *(f"{plain.package} ({plain.language or '?'})", str(len(plain.files)), bytes_text(sizes(plain).total)),
-            *map(change_text, _changes(plain, deployed)),
-            change_text(relative_change(plain.cpu_s, deployed.cpu_s), 0),
-            *(str(each.tests or "?") for each in (plain, deployed)),
-            *(str(each.warnings) for each in (plain, deployed)),
-        ]
-        for plain, deployed in compared
-    ]
+    pairs = [(records[package, level, PLAIN], records.get((package, level, way))) for package in packages]
+    comparison = compare(pairs, way)
     echo(f"-{level}, bytes of text, and how {way} changes it and its parts:")
-    for line in [*aligned([head, *rows], 1, [1]), *left_out, *worse, ""]:
+    for line in [*package_table(comparison, way).lines(), *comparison.left_out, *comparison.worse, ""]:
         echo(line)
-    rows = [["mean of packages", "", *_PARTS, "worst text", "CPU of all"]]
-    for language in ("c", "c++", None):
-        group = [pair for pair in compared if language in (None, pair[0].language)]
-        columns = list(zip(*(_changes(*pair) for pair in group), strict=True))
-        cells = [_mean_text(column) for column in columns]
-        cpu = relative_change(*(sum(pair[way].cpu_s for pair in group) for way in (0, 1)))
-        worst = change_text(max(columns[0], default=None))
-        rows.append([language or "all", str(len(group)), *cells, worst, change_text(cpu, 1)][: len(rows[0])])
-    for line in aligned(rows, 1, [1]):
+    for line in means_table(comparison).lines():
         echo(line)
-    return bool(worse)
-
-
-_PARTS = ("text", "code", "unwind tables", "dynamic symbols")
-
-
-def _changes(plain: Record, deployed: Record) -> list[float]:
-    """Relative changes of `_PARTS`."""
-    parts = [(each.total, each.code, each.unwind, each.dynamic) for each in (sizes(plain), sizes(deployed))]
-    return [relative_change(*each) for each in zip(*parts, strict=True)]
-
-
-def _mean_text(changes: Sequence[float]) -> str:
-    mean = mean_interval(changes)
-    interval = f" ({interval_text(mean.low, mean.high)})" if mean.has_interval else ""
-    return change_text(mean.value) + interval
+    return bool(comparison.worse)
 
 
 if __name__ == "__main__":

@@ -86,8 +86,9 @@ def entry() -> int:
             except CompilerOptError as error:
                 failures[name] = str(error)
                 echo(f"{name}: {error}")
-    for line in report(records) if records else []:
-        echo(line)
+    for table in report(records) if records else []:
+        for line in [*table.lines(), ""]:
+            echo(line)
     for name, reason in failures.items():
         echo(f"{name}: left out: {reason}")
     return int(bool(failures))

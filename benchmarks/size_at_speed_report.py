@@ -59,8 +59,8 @@ METRICS: dict[str, Callable[[Build, Build], float]] = {
 """Relative changes."""
 
 
-def report(records: Sequence[Record]) -> list[str]:
-    """A table of the programs, and one of means over them and of the worst."""
+def report(records: Sequence[Record]) -> list[Table]:
+    """A table of the programs, and one of means over them, with intervals by Student's t, and of the worst."""
     head = ["program", "build", *METRICS, "(95%)", "text, bytes"]
     rows = []
     for record in records:
@@ -87,10 +87,8 @@ def report(records: Sequence[Record]) -> list[str]:
     ]
     worst = ["worst", "optimised", *(_worst(records, metric) for metric in METRICS)]
     return [
-        *Table(head, rows, num_text_columns=2).lines(),
-        "",
-        "Means over programs, with intervals by Student's t:",
-        *Table(["programs", "build", *METRICS], means, total=worst, num_text_columns=2).lines(),
+        Table(head, rows, num_text_columns=2),
+        Table(["mean of programs", "build", *METRICS], means, total=worst, num_text_columns=2),
     ]
 
 

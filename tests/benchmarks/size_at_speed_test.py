@@ -109,13 +109,13 @@ def _build(change: float) -> Build:
 
 
 def test_a_table_names_each_program_once() -> None:
-    lines = report(
+    tables = report(
         [
             Record("one", "1-2", "c", "the last 5% for size", 0.1, _build(0), _build(-0.02), _build(-0.04)),
             Record("two", "1-2", "c++", "", 0.1, _build(0), _build(0.01), _build(0)),
         ]
     )
-    cells = [line.split() for line in lines]
+    cells = [line.split() for table in tables for line in table.lines()]
     assert cells[2][:4] == ["one", "(c)", "profile", f"{MINUS}2.00%"]
     assert cells[3] == ["optimised", *[f"{MINUS}4.00%"] * 5, f"{MINUS}10.00%", "to", "+10.00%", "960"]
     assert cells[4][:4] == ["two", "(c++)", "profile", "+1.00%"]
