@@ -7,13 +7,15 @@ import re
 import resource
 import shlex
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from compiler_opt.errors import ProtocolError, ToolchainError
 from compiler_opt.llvm import processes
 from compiler_opt.llvm.object_file import TextParts, read_parts
+from compiler_opt.llvm.toolchain import Toolchain
 
+COMPILERS = ("cc", "gcc", "c++", "g++")
 PLAIN, DEPLOYED, NEVER_WORSE = "plain", "mlgo", "never-worse"
 _INSTALLED_KB = range(200, 8001)
 """Installed kB of what `most_needed` takes, which is built and tested in minutes."""
@@ -35,7 +37,7 @@ class Record:
 
     Attributes:
       package: the source package.
-      level: such as `Oz`.
+      level: such as `Oz`; `Oz-flto=thin` with link-time optimisation.
       way: `PLAIN`, `DEPLOYED` or `NEVER_WORSE`.
       failure: why it failed; empty if it was built and its tests passed.
       tests: how many passed, where its log has them in a form that is known.
@@ -109,15 +111,15 @@ class Apt:
 
 
 def build(
-    package: str, level: str, way: str, compilers: Sequence[Path], folder: Path, jobs: int, language: str = ""
+    package: str, level: str, way: str, tools: Mapping[str, Path], folder: Path, jobs: int, language: str = ""
 ) -> Record:
     """Builds a package from a copy of its source, runs its tests, and reads what its binary packages have.
 
     Args:
       package: the source package, unpacked below `folder/source/PACKAGE`.
-      level: the last option of every command.
+      level: the last option of every command; with `-flto=...` behind it, also link-time optimisation by lld.
       way: names the copy, which is removed again, and the log.
-      compilers: for C and C++.
+      tools: `COMPILERS` and others by their names on PATH.
       folder: for all.
       jobs: compilers at a time.
       language: of the package.
@@ -127,12 +129,16 @@ def build(
     shutil.rmtree(place, ignore_errors=True)
     # With the same path in both ways: some packages print it.
     shutil.copytree(source, place / "package", symlinks=True)
-    for names, compiler in zip((("cc", "gcc"), ("c++", "g++")), compilers, strict=True):
-        for name in (*names, f"x86_64-linux-gnu-{names[1]}"):
-            script = place / "bin" / name
+    added = f"-{level}".replace("-flto", " -fuse-ld=lld -flto")
+    commands = {name: f'{shlex.quote(str(path))} "$@"' for name, path in tools.items()}
+    commands |= {name: f"{commands[name]} {added}" for name in COMPILERS}
+    for name, command in commands.items():
+        for prefix in ("", "x86_64-linux-gnu-"):
+            script = place / "bin" / f"{prefix}{name}"
             script.parent.mkdir(exist_ok=True)
-            script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(compiler))} "$@" -{level}\n')
+            script.write_text(f"#!/bin/sh\nexec {command}\n")
             script.chmod(0o755)
+    package_build = ["dpkg-buildpackage", "--target=binary", "--no-sign"]
     environment = {
         **os.environ,
         "PATH": f"{place / 'bin'}:{os.environ['PATH']}",
@@ -140,9 +146,8 @@ def build(
         "DEB_BUILD_OPTIONS": f"parallel={jobs} nostrip",
     }
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = ["dpkg-buildpackage", "--target=binary", "--no-sign"]
     done = processes.run_logged(
-        command, log, timeout_s=_BUILD_TIMEOUT_S, cwd=place / "package", environment=environment
+        package_build, log, timeout_s=_BUILD_TIMEOUT_S, cwd=place / "package", environment=environment
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -182,6 +187,12 @@ def most_needed(sources: Mapping[str, Source], count: int, excluded: Collection[
     return [
         name for language in ("c", "c++") for name in [n for n in fitting if sources[n].languages == {language}][:count]
     ]
+
+
+def llvm_tools(toolchain: Toolchain) -> dict[str, Path]:
+    """Tools for archives of bitcode, by the names that they have on PATH; raises ToolchainError without LLVM's."""
+    archiver = toolchain.tool("llvm-ar").resolve()
+    return {name: archiver.with_name(f"llvm-{name}") for name in ("ar", "nm", "ranlib")}
 
 
 def count_passed(log: str) -> int:

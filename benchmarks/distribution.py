@@ -20,7 +20,18 @@ from pathlib import Path
 
 from absl import flags
 
-from benchmarks.debian_packages import DEPLOYED, NEVER_WORSE, PLAIN, Apt, Record, Source, build, most_needed
+from benchmarks.debian_packages import (
+    COMPILERS,
+    DEPLOYED,
+    NEVER_WORSE,
+    PLAIN,
+    Apt,
+    Record,
+    Source,
+    build,
+    llvm_tools,
+    most_needed,
+)
 from benchmarks.distribution_report import compare, counts, means_table, package_table
 from compiler_opt import pretrained
 from compiler_opt.corpus.ready_made import manifest
@@ -36,6 +47,7 @@ from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 from compiler_opt.tools.options_flag import OptionsFlag
 
+_LTO_OPTIONS = {"thin": "-flto=thin", "full": "-flto"}
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for sources, builds, logs and records.")
 _PACKAGES = flags.DEFINE_list(
     "packages",
@@ -51,6 +63,9 @@ _MOST_NEEDED = flags.DEFINE_integer(
 )
 _WAYS = flags.DEFINE_list("ways", DEPLOYED, f"What plain clang is compared with: {DEPLOYED}, {NEVER_WORSE}.")
 _LEVELS = flags.DEFINE_list("levels", "Oz", "Optimisation levels.")
+_LTO = flags.DEFINE_multi_enum(
+    "lto", ["none"], ["none", *_LTO_OPTIONS], "Link-time optimisation by lld, which is added to every command."
+)
 _CLANG_PATH = shared_flags.clang_path()
 _POLICY_PATH = shared_flags.policy("policy_path", "The policy; by default the one that ships; `none` for none.")
 _OPTIONS = OptionsFlag("Options of LLVM's passes that are deployed, too: {forms}.", has_trials=True)
@@ -82,8 +97,8 @@ def entry() -> int:
             folder / "conditions.json",
             {"compiler": toolchain.version_text, "policies": policies, "options": sets},
         )
-        compilers = {PLAIN: [toolchain.clang, toolchain.tool("clang++")]}
-        compilers |= {way: [each.driver(cpp=cpp) for cpp in (False, True)] for way, each in deployments.items()}
+        compilers = {PLAIN: [toolchain.clang] * 2 + [toolchain.tool("clang++")] * 2}
+        compilers |= {way: [each.driver(cpp="+" in name) for name in COMPILERS] for way, each in deployments.items()}
         known_file = RecordFile(folder / "records.jsonl", Record)
         apt = Apt(folder, _MIRROR.value)
         apt("update")
@@ -92,16 +107,20 @@ def entry() -> int:
         if count := _MOST_NEEDED.value:
             packages = most_needed(sources, count, excluded=manifest.load().projects)
         records = {(record.package, record.level, record.way): record for record in known_file.records}
-        wanted = [(package, level, way) for package in packages for level in _LEVELS.value for way in compilers]
+        levels = [f"{level}{_LTO_OPTIONS.get(lto, '')}" for level in _LEVELS.value for lto in _LTO.value]
+        wanted = [(package, level, way) for package in packages for level in levels for way in compilers]
         missing = [each for each in wanted if each not in records]
         for package, level, way in progress_bar(missing, total=len(missing), unit="build"):
             plain = records.get((package, level, PLAIN))
             if way != PLAIN and plain is not None and not counts(plain):
                 continue
-            record = _build(package, level, way, compilers[way], folder, apt, sources)
+            tools = dict(zip(COMPILERS, compilers[way], strict=True))
+            if "-flto" in level:  # The system's tools cannot read bitcode in archives.
+                tools |= llvm_tools(toolchain)
+            record = _build(package, level, way, tools, folder, apt, sources)
             known_file.append([record])
             records[package, level, way] = record
-    worse = [_report(records, packages, level, way) for level in _LEVELS.value for way in _WAYS.value]
+    worse = [_report(records, packages, level, way) for level in levels for way in _WAYS.value]
     return int(any(worse))
 
 
@@ -122,7 +141,7 @@ def _build(
     package: str,
     level: str,
     way: str,
-    compilers: Sequence[Path],
+    tools: Mapping[str, Path],
     folder: Path,
     apt: Apt,
     sources: Mapping[str, Source],
@@ -138,7 +157,7 @@ def _build(
     except ToolchainError as error:
         return Record(package, level, way, str(error)[:300], language=language)
     jobs = entry_point.num_workers(_NUM_WORKERS.value)
-    return build(package, level, way, compilers, folder, jobs, language)
+    return build(package, level, way, tools, folder, jobs, language)
 
 
 def _report(records: Mapping[tuple[str, str, str], Record], packages: Sequence[str], level: str, way: str) -> bool:

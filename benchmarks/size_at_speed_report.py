@@ -88,7 +88,7 @@ def report(records: Sequence[Record]) -> list[Table]:
     worst = ["worst", "optimised", *(_worst(records, metric) for metric in METRICS)]
     return [
         Table(head, rows, num_text_columns=2),
-        Table(["mean of programs", "build", *METRICS], means, total=worst, num_text_columns=2),
+        Table(["mean of", "build", *METRICS], means, total=worst, num_text_columns=2),
     ]
 
 

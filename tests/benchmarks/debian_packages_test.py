@@ -3,14 +3,25 @@
 import shutil
 from pathlib import Path
 
-from benchmarks.debian_packages import Record, Source, build, count_passed, most_needed, read_sources, sizes
+from benchmarks.debian_packages import (
+    COMPILERS,
+    Record,
+    Source,
+    build,
+    count_passed,
+    llvm_tools,
+    most_needed,
+    read_sources,
+    sizes,
+)
 from compiler_opt.llvm.toolchain import Toolchain
 
 _RULES = """#!/usr/bin/make -f
 clean build:
 binary:
 \tmkdir -p debian/sum/usr/bin debian/sum/DEBIAN
-\tgcc -O3 sum.c -o debian/sum/usr/bin/sum
+\tgcc -O3 -c sum.c part.c && ar rc libpart.a part.o && ranlib libpart.a
+\tgcc -O3 sum.o libpart.a -o debian/sum/usr/bin/sum
 \tdebian/sum/usr/bin/sum
 \techo '# PASS:  2'
 \tcp debian/control debian/sum/usr/bin/script && chmod +x debian/sum/usr/bin/script
@@ -30,9 +41,11 @@ _CHANGELOG = """sum (1) unstable; urgency=low
 
  -- Nobody <nobody@example.org>  Sat, 28 Nov 2026 00:00:00 +0000
 """
-_SUM = """int main(int count, char **words) {
+_PART = "int part(int number) { return 3 * number; }"
+_SUM = """int part(int number);
+int main(int count, char **words) {
   int sum = 0;
-  for (int i = 0; i < 100 * count; ++i) sum += words[0][i % 2] * i;
+  for (int i = 0; i < 100 * count; ++i) sum += words[0][i % 2] * part(i);
   return sum == 1;
 }
 """
@@ -47,17 +60,21 @@ def _make_package(folder: Path, source: str) -> None:
     (package / "debian" / "rules").chmod(0o755)
     (package / "debian" / "source" / "format").write_text("3.0 (native)\n")
     (package / "sum.c").write_text(source)
+    (package / "part.c").write_text(_PART)
 
 
 def test_a_package_is_built_at_the_level_by_the_compiler(toolchain: Toolchain, tmp_path: Path) -> None:
-    compilers = [toolchain.clang, toolchain.tool("clang++")]
+    tools = dict.fromkeys(COMPILERS, toolchain.clang)
+    tools |= llvm_tools(toolchain)
     _make_package(tmp_path, _SUM)
-    small, large = (build("sum", level, "plain", compilers, tmp_path, 1) for level in ("Oz", "O3"))
+    small, large = (build("sum", level, "plain", tools, tmp_path, 1) for level in ("Oz", "O3"))
     assert (small.failure, small.tests, list(small.files)) == ("", 2, ["sum/usr/bin/sum"])
     assert small.cpu_s > 0 and sizes(small).code < sizes(large).code < sizes(large).total
     assert not (tmp_path / "build").exists()
+    linked = build("sum", "Oz-flto=thin", "plain", tools, tmp_path, 1)
+    assert (linked.failure, linked.level) == ("", "Oz-flto=thin") and sizes(linked).code < sizes(small).code
     _make_package(tmp_path, _SUM.replace("sum == 1", "3 + (sum == 1)"))
-    failed = build("sum", "Oz", "mlgo", compilers, tmp_path, 1)
+    failed = build("sum", "Oz", "mlgo", tools, tmp_path, 1)
     assert "exit status 2" in failed.failure and failed.failure.endswith("; see sum-Oz-mlgo.log")
     assert "Error 3" in (tmp_path / "logs" / "sum-Oz-mlgo.log").read_text()
 

@@ -20,7 +20,10 @@ def test_the_table_of_the_readme_is_that_of_the_page() -> None:
     def cells(line: str) -> list[str]:
         return [cell.strip(" *") for cell in line.replace("\N{MINUS SIGN}", "-").split("|")[1:-1]]
 
-    on_page = {tuple(row[:2]): row for row in map(cells, page.splitlines()) if len(row) > 8}
+    on_page: dict[tuple[str, str], list[str]] = {}
+    for row in map(cells, page.splitlines()):
+        if len(row) > 8:
+            on_page.setdefault((row[0], row[1]), row)  # in the first table that has it
     rows = [row for row in map(cells, readme.splitlines()) if len(row) == 8 and row[1] in ("C", "C++")]
     assert len(rows) == 20
     for name, language, _, *rest in rows:
