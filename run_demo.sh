@@ -3,13 +3,13 @@
 # smaller than with clang -Oz the linked binaries of some of them get with the policy that ships; then trains another one
 # on the other projects, and measures that.
 #
-#   ./run_demo.sh [--minutes N] [--smoke] [--output DIR] [--clang PATH] [--seed N]
+#   ./run_demo.sh [--minutes N] [--smoke] [--output_dir DIR] [--clang PATH] [--seed N]
 #
-#   --minutes N   minutes of reinforcement learning (default 30)
-#   --smoke       a few small projects and a minute of training, to check that everything works (about 4 minutes)
-#   --output DIR  the folder of all results (default demo, or demo-smoke with --smoke)
-#   --clang PATH  the compiler (default: the newest installed clang)
-#   --seed N      the seed of all random choices (default 1)
+#   --minutes N       minutes of reinforcement learning (default 30)
+#   --smoke           a few small projects and a minute of training, to check that everything works (about 4 minutes)
+#   --output_dir DIR  the folder of all results (default demo, or demo-smoke with --smoke)
+#   --clang PATH      the compiler (default: the newest installed clang)
+#   --seed N          the seed of all random choices (default 1)
 #
 # After an interruption, the same command resumes.
 set -euo pipefail
@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --minutes) minutes=${2:?--minutes needs a number}; shift 2 ;;
     --smoke) set=smoke; shift ;;
-    --output) output=${2:?--output needs a folder}; shift 2 ;;
+    --output_dir) output=${2:?--output_dir needs a folder}; shift 2 ;;
     --clang) clang=${2:?--clang needs a path}; shift 2 ;;
     --seed) seed=${2:?--seed needs a number}; shift 2 ;;
     -h | --help) usage; exit 0 ;;
@@ -51,7 +51,7 @@ step "1/7 Corpus: real projects, compiled with the stock clang"
 $python compiler_opt/tools/fetch_corpus.py --set=$set --output_dir="$corpus" "${compiler[@]}"
 
 step "2/7 The policy that ships: on projects that it was not trained on"
-if ! $python compiler_opt/tools/evaluate.py --data_path="$corpus/held_out" --output_path="$output/shipped" \
+if ! $python compiler_opt/tools/evaluate.py --data_path="$corpus/held_out" --output_dir="$output/shipped" \
   --baselines= --seed="$seed" "${compiler[@]}"; then
   echo "It was not measured; the demo goes on without it."
 fi
@@ -65,17 +65,18 @@ step "4/7 Vocabulary: quantiles of the features"
   --seed="$seed" --gin_files=gin_configs/inlining/common.gin
 
 step "5/7 Warm start: a network that imitates the default"
-[ -f "$warm_start/policy/saved_model.pb" ] || $python compiler_opt/rl/train_bc.py --root_dir="$warm_start" --data_path="$trace" \
-  --vocab_path="$vocabulary" --seed="$seed" --gin_files=gin_configs/inlining/behavioral_cloning_nn_agent.gin
+[ -f "$warm_start/policy/saved_model.pb" ] || $python compiler_opt/rl/train_bc.py --output_dir="$warm_start" \
+  --data_path="$trace" --vocab_path="$vocabulary" --seed="$seed" \
+  --gin_files=gin_configs/inlining/behavioral_cloning_nn_agent.gin
 
 step "6/7 Training: $minutes minutes of reinforcement learning"
-$python compiler_opt/rl/train_locally.py --root_dir="$training" --data_path="$corpus/train" \
-  --warmstart_policy_dir="$warm_start/policy" --max_minutes="$minutes" --seed="$seed" \
+$python compiler_opt/rl/train_locally.py --output_dir="$training" --data_path="$corpus/train" \
+  --warmstart_policy_dir="$warm_start/policy" --minutes="$minutes" --seed="$seed" \
   --gin_files=gin_configs/inlining/ppo_nn_agent.gin "${gin[@]}" "${compiler[@]}"
 
 step "7/7 Evaluation: on projects that the policy was not trained on"
 $python compiler_opt/tools/evaluate.py --data_path="$corpus/held_out" --policy_path="$training/policy" \
-  --output_path="$report" --training_log="$training" --seed="$seed" "${compiler[@]}"
+  --output_dir="$report" --training_log="$training" --seed="$seed" "${compiler[@]}"
 if [ $set = smoke ]; then
   echo "Everything works. A minute of training on two small projects is too short for a gain: run it without --smoke."
 fi

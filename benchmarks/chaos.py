@@ -46,7 +46,7 @@ _PERIOD_S = flags.DEFINE_float("period_s", 15.0, "Seconds between faults of work
 _HOST_KILLS = flags.DEFINE_integer("host_kills", 10, "How often the training itself is killed.", 0)
 _HOST_KILL_S = flags.DEFINE_float("host_kill_s", 60.0, "Seconds from its start until the training is killed.", 1)
 _TIMEOUT_S = flags.DEFINE_float("compile_timeout_s", 10.0, "Time limit of a compilation, and so of a hanging one.", 1)
-_MAX_MINUTES = flags.DEFINE_float("max_minutes", 120.0, "Limit of each run.", 0.1)
+_MINUTES = flags.DEFINE_float("minutes", 120.0, "Limit of each run.", 0.1)
 _DISK_MB = flags.DEFINE_integer("disk_mb", 1024, "Size of the tmpfs.", 400)
 _NUM_WORKERS = shared_flags.num_workers()
 _SEED = shared_flags.seed("the choice of faults, and of the training", 1)
@@ -104,7 +104,7 @@ class Training:
         self._command = [
             sys.executable,
             "compiler_opt/rl/train_locally.py",
-            f"--root_dir={self.root_dir}",
+            f"--output_dir={self.root_dir}",
             f"--data_path={_DATA_PATH.value}",
             f"--clang_path={_CLANG_PATH.value}",
             f"--vocab_path={vocabulary}",
@@ -285,7 +285,7 @@ def sample(host: psutil.Process, temporary: Path) -> Resources:
 def run(training: Training, chaos: Chaos | None, rng: np.random.Generator) -> Outcome:
     """Runs a training to its end, in as many sessions as it takes."""
     outcome, begun_s = Outcome(), time.monotonic()
-    deadline_s = begun_s + 60 * _MAX_MINUTES.value
+    deadline_s = begun_s + 60 * _MINUTES.value
     kills = _HOST_KILLS.value if chaos else 0
     status: int | None = None
     samples: list[Resources] = []

@@ -1,6 +1,6 @@
 """Measures how fast programs run that are linked from the objects of an evaluation: by callgrind, and by wall time.
 
-    compiler_opt evaluate --data_path=$CORPUS --policy_path=$POLICY --output_path=$OUTPUT \
+    compiler_opt evaluate --data_path=$CORPUS --policy_path=$POLICY --output_dir=$OUTPUT \
         --keep_objects=$OBJECTS
     python -m benchmarks.program_speed --data_path=$CORPUS --objects=$OBJECTS [--wall_rounds=21]
 

@@ -144,8 +144,8 @@ def _measure(name: str, program: DebianProgram, toolchain: Toolchain, folder: Pa
     options += [f"--benchmark={line}" for line in training]
     output, log = own / "optimized", own / "optimize.log"
     jobs = entry_point.num_workers(_NUM_WORKERS.value)
-    command = [sys.executable, "-m", "compiler_opt", "optimize", *_objective(), *options, f"--output={output}"]
-    command += [f"--clang_path={toolchain.clang}", f"--jobs={jobs}"]
+    command = [sys.executable, "-m", "compiler_opt", "optimize", *_objective(), *options, f"--output_dir={output}"]
+    command += [f"--clang_path={toolchain.clang}", f"--num_workers={jobs}"]
     script, text = own / "optimize.sh", f"{shlex.join(command)}\n"
     if script.exists() and script.read_text(encoding="utf-8") != text:
         shutil.rmtree(output, ignore_errors=True)  # The YAML file has changed.

@@ -35,7 +35,7 @@ vocabulary unbalanced plugin --gin_bindings=vocabulary.project_balance=0.0 --gin
 
 # 2. Flips, and what they teach.
 train() {
-  $python compiler_opt/rl/train_locally.py --root_dir="$1" --seed=1 --vocab_path="$runs/vocabularies/$2" \
+  $python compiler_opt/rl/train_locally.py --output_dir="$1" --seed=1 --vocab_path="$runs/vocabularies/$2" \
     --gin_files="$gin/flips_nn_agent.gin" --data_path="$corpora/train" "${compiler[@]}" "${@:3}"
 }
 train "$runs/flips" plugin --gin_bindings=train_eval.max_compiles="$compiles"
@@ -46,7 +46,7 @@ taught() {
 taught taught plugin
 taught taught-portable portable
 taught taught-unbalanced unbalanced --gin_bindings=flips.project_balance=0.0
-[ -f "$runs/cloned/policy/saved_model.pb" ] || $python compiler_opt/rl/train_bc.py --root_dir="$runs/cloned" --seed=1 \
+[ -f "$runs/cloned/policy/saved_model.pb" ] || $python compiler_opt/rl/train_bc.py --output_dir="$runs/cloned" --seed=1 \
   --data_path="$runs/plugin.tfrecord" --vocab_path="$runs/vocabularies/plugin" \
   --gin_files="$gin/behavioral_cloning_nn_agent.gin"
 

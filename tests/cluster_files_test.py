@@ -78,7 +78,7 @@ def test_the_script_for_slurm(tmp_path: Path) -> None:
         (tmp_path / name).chmod(0o755)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "32"}
     subprocess.run(
-        ["bash", str(script), "--root_dir=a b", "--seed=1"],
+        ["bash", str(script), "--output_dir=a b", "--seed=1"],
         env={**environment, "SLURM_JOB_NODELIST": "n[1-3]"},
         check=True,
         timeout=60,
@@ -91,6 +91,6 @@ def test_the_script_for_slurm(tmp_path: Path) -> None:
     rays = [line for line in lines if line.startswith("ray start")]
     assert "ray start --head --port=20007 --num-cpus=28 --include-dashboard=false --block 64 0" in rays
     assert rays.count("ray start --address=10.0.0.1:20007 --num-cpus=32 --block 64 0") == 2
-    train = "compiler_opt train_locally --worker_manager=ray --ray_address=10.0.0.1:20007 --root_dir=a b --seed=1"
+    train = "compiler_opt train_locally --worker_manager=ray --ray_address=10.0.0.1:20007 --output_dir=a b --seed=1"
     assert train in lines
     assert {line.split(" -w ")[1][:2] for line in lines if "ray start" in line and " -w " in line} == {"n1", "n2", "n3"}

@@ -96,7 +96,7 @@ def test_a_group_lists_its_verbs() -> None:
         ["policy", word] for word in ("average", "combine", "margin", "release")
     ]
     assert compiler_opt("policy", "--help").stdout == listed.stdout
-    assert "compiler_opt policy average:\n  --output_path:" in compiler_opt("policy", "average", "--help").stdout
+    assert "compiler_opt policy average:\n  --output_dir:" in compiler_opt("policy", "average", "--help").stdout
 
 
 def test_the_version() -> None:

@@ -115,11 +115,11 @@ def test_every_verb_has_help(installed: Installation) -> None:
 def test_policies_are_deployed_and_evaluated(installed: Installation, corpus: Path) -> None:
     clang = f"--clang_path={CLANG}"
     assert "Ready: inlining policies can be trained and evaluated" in installed.run("compiler_opt", "doctor", clang)
-    assert "policy pretrained:" in installed.run("compiler_opt", "deploy", clang, "--output=prefix")
+    assert "policy pretrained:" in installed.run("compiler_opt", "deploy", clang, "--output_dir=prefix")
     (installed.place / "a.c").write_text("int one(void) { return 1; }\n")
     installed.run("../../place/prefix/bin/mlgo-clang", "-Oz", "-c", "a.c")
     assert (installed.place / "a.o").is_file()
-    flags = (clang, f"--data_path={corpus.name}", "--output_path=results", "--num_workers=2")
+    flags = (clang, f"--data_path={corpus.name}", "--output_dir=results", "--num_workers=2")
     assert "report: results/report.html" in installed.run("compiler_opt", "evaluate", *flags)
 
 
@@ -135,7 +135,7 @@ def test_a_policy_is_trained(installed: Installation, corpus: Path) -> None:
         "train_bc",
         "--data_path=trace",
         "--vocab_path=vocabulary",
-        "--root_dir=warm_start",
+        "--output_dir=warm_start",
         f"{gin}/behavioral_cloning_nn_agent.gin",
         "--gin_bindings=train_eval.num_epochs=1",
     )
@@ -144,7 +144,7 @@ def test_a_policy_is_trained(installed: Installation, corpus: Path) -> None:
         "train_locally",
         data,
         *clang,
-        "--root_dir=training",
+        "--output_dir=training",
         "--warmstart_policy_dir=warm_start/policy",
         f"{gin}/ppo_nn_agent.gin",
         "--gin_bindings=train_eval.num_iterations=1",
@@ -169,7 +169,7 @@ def test_a_program_is_optimized(installed: Installation) -> None:
         f"--clang_path={CLANG}",
         "--compile_commands=build/list.json",
         "--link_command=ar rc x.a x.o",
-        "--output=optimized",
+        "--output_dir=optimized",
         "--minutes=0.02",
     )
     assert "report: optimized/report/report.html" in printed

@@ -68,10 +68,10 @@ def test_it_has_no_tensorflow(python: Path) -> None:
 
 WORKING = {
     "doctor": ("tools.doctor", (), "policies can be deployed and evaluated with this compiler"),
-    "deploy": ("tools.deploy", ("--output=prefix",), "policy pretrained:cheap "),
+    "deploy": ("tools.deploy", ("--output_dir=prefix",), "policy pretrained:cheap "),
     "evaluate": (
         "tools.evaluate",
-        ("--data_path=corpus", "--output_path=results", "--num_workers=2", "--baselines=never"),
+        ("--data_path=corpus", "--output_dir=results", "--num_workers=2", "--baselines=never"),
         "report: results/report.html",
     ),
     "extract_ir": (
@@ -84,7 +84,7 @@ WORKING = {
         ("--input_dir=corpus", "--output_dir=made", "--default_args=-cc1 -Oz"),
         "4 modules",
     ),
-    "combine_training_corpus": ("tools.combine_training_corpus", ("--root_dir=.",), ""),
+    "combine_training_corpus": ("tools.combine_training_corpus", ("--output_dir=.",), ""),
     "search": (
         "tools.search",
         ("--data_path=corpus", "--output_dir=found", "--budget=3", "--policy_path=pretrained:cheap"),
@@ -95,7 +95,7 @@ WORKING = {
         (
             "--compile_commands=build/compile_commands.json",
             "--link_command=ar rc x.a x.o",
-            "--output=searched",
+            "--output_dir=searched",
             "--minutes=0.05",
         ),
         "== 3/7 Training: none, pretrained:cheap decides",
@@ -103,7 +103,7 @@ WORKING = {
     "fetch_corpus": ("tools.fetch_corpus", ("--list",), "marisa"),
     "export_policy": (
         "tools.export_policy",
-        ("--policy_path=pretrained:cheap", "--output_path=exported", "--format=native,cpp,release_model"),
+        ("--policy_path=pretrained:cheap", "--output_dir=exported", "--format=native,cpp,release_model"),
         "native: exported/network.mlgo",
     ),
 }
@@ -127,20 +127,20 @@ NEEDING = {
     "generate_default_trace": ("tools.generate_default_trace", ("--data_path=corpus", "--output_path=trace")),
     "train_locally": (
         "rl.train_locally",
-        ("--root_dir=root", "--data_path=corpus", "--warmstart_policy_dir=pretrained:cheap"),
+        ("--output_dir=root", "--data_path=corpus", "--warmstart_policy_dir=pretrained:cheap"),
     ),
     "optimize": (
         "tools.optimize",
         (
             "--compile_commands=build/compile_commands.json",
             "--link_command=ar rc x.a x.o",
-            "--output=optimized",
+            "--output_dir=optimized",
             "--search_minutes=0",
         ),
     ),
     "export_policy": (
         "tools.export_policy",
-        ("--policy_path=pretrained:cheap", "--output_path=exported", "--format=tflite"),
+        ("--policy_path=pretrained:cheap", "--output_dir=exported", "--format=tflite"),
     ),
 }
 

@@ -55,23 +55,26 @@ SKIPPED = re.compile(r"summaries|variables/|build-\w+/|/bin/|/logs/|checksums|_t
 def cases() -> Iterator[tuple[str, list[str]]]:  # names and command lines; @ is the case's folder, ~ a space
     for task in METHODS:
         formats = "--format=native,cpp,release_model,tflite"
-        yield f"{task}_export", [f"tools.export_policy --policy_path={PLACE}/{task} {formats} --output_path=@"]
+        yield f"{task}_export", [f"tools.export_policy --policy_path={PLACE}/{task} {formats} --output_dir=@"]
     for clang, path in CLANGS.items():
         for task, methods in METHODS.items():
             at, gin, policy = f"{clang}_{task}", f"--gin_files=gin_configs/{task}", f"--policy_path={PLACE}/{task}"
             data = f"--data_path={PLACE}/{clang}/{task} --clang_path={path} --num_workers=1"
             vocabulary = f"--vocab_path=compiler_opt/rl/{'regalloc' if task == 'regalloc_eviction' else task}/vocab"
-            evaluate = f"tools.evaluate {data} {policy} --compile_task={task} --output_path=@ --keep_objects=@/objects"
+            evaluate = f"tools.evaluate {data} {policy} --compile_task={task} --output_dir=@ --keep_objects=@/objects"
             for backend, baselines in (("plugin", "--baselines="), ("channel", "")):  # the plugin has no baselines
                 yield f"{at}_evaluate_{backend}", [f"{evaluate} --gin_bindings=rollout.backend='{backend}' {baselines}"]
             trace = f"tools.generate_default_trace {data} --compile_task={task} --output_path=@/trace"
             clone = f"rl.train_bc {gin}/behavioral_cloning_nn_agent.gin --data_path=@/trace --vocab_path=@/vocabulary"
             quantiles = "tools.generate_vocab --input=@/trace --output_dir=@/vocabulary"
-            yield f"{at}_pipeline", [trace, quantiles, f"{clone} --root_dir=@/c --gin_bindings=train_eval.num_epochs=2"]
+            yield (
+                f"{at}_pipeline",
+                [trace, quantiles, f"{clone} --output_dir=@/c --gin_bindings=train_eval.num_epochs=2"],
+            )
             if task == "inlining":
                 yield f"{at}_search", [f"tools.search {data} {policy} --budget=12 --output_dir=@"]
                 for tool in ("explain", "feature_importance"):
-                    yield f"{at}_{tool}", [f"tools.{tool} {data} {policy} --output_path=@"]
+                    yield f"{at}_{tool}", [f"tools.{tool} {data} {policy} --output_dir=@"]
             else:
                 for model in ("RegAllocScore", "llvm-mca"):
                     yield f"{at}_evaluate_{model}", [f"{evaluate} --cost_model={model} --baselines="]
@@ -80,13 +83,13 @@ def cases() -> Iterator[tuple[str, list[str]]]:  # names and command lines; @ is
                 words = f"{SMALL} {OWN.get(method, '')} {words}".replace("CLANG", clang).replace("TASK", task)
                 given = " ".join(each if each.startswith("--") else f"--gin_bindings={each}" for each in words.split())
                 given += "" if "--warmstart" in given else f" {vocabulary}"
-                training = f"rl.train_locally {data} {gin}/{method}_nn_agent.gin --root_dir=@ {given}"
+                training = f"rl.train_locally {data} {gin}/{method}_nn_agent.gin --output_dir=@ {given}"
                 yield f"{at}_train_{name}", [training]
         size = f"--build_dir={PLACE}/build --reuse_policy={PLACE}/inlining --search_minutes=0 --clang_path={path}"
-        yield f"{clang}_optimize_size", [f"tools.optimize {size} --output=@/o"]
+        yield f"{clang}_optimize_size", [f"tools.optimize {size} --output_dir=@/o"]
     build = f"--compile_commands={PLACE}/speed/compile_commands.json --link_command=cc~bench.o~work.o~-o~bench"
     speed = "--objective=speed --benchmark=linked/bench --bytes_per_percent=20000 --minutes=3 --clang_path=clang-22"
-    yield "clang-22_optimize_speed", [f"tools.optimize {build} {speed} --output=@/o"]  # needs libclang-rt-22-dev
+    yield "clang-22_optimize_speed", [f"tools.optimize {build} {speed} --output_dir=@/o"]  # needs libclang-rt-22-dev
 
 
 def run(line: str, place: Path) -> None:
@@ -98,7 +101,7 @@ def run(line: str, place: Path) -> None:
 
 def prepare() -> None:
     for task in METHODS:
-        run(f"tools.generate_test_model --compile_task={task} --output_path=@/{task} --fc_layer_params=8", PLACE)
+        run(f"tools.generate_test_model --compile_task={task} --output_dir=@/{task} --fc_layer_params=8", PLACE)
         sources, level = (small_corpus.SOURCES, "Oz") if task == "inlining" else (small_corpus.BUSY_SOURCES, "O2")
         for clang, kind in ((clang, kind) for clang in CLANGS for kind in ("", "-other")):
             (corpus := PLACE / clang / f"{task}{kind}").mkdir(parents=True)

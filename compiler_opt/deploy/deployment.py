@@ -151,7 +151,9 @@ def deploy(
       OutputError: the prefix cannot be written; an earlier deployment still works.
     """
     if not requests and not options and not option_trials and function_options is None:
-        raise ConfigError("--policy: expected a policy, or options without one (--options), found neither; give either")
+        raise ConfigError(
+            "--policy_path: expected a policy, or options without one (--options), found neither; give either"
+        )
     if not requests and not option_trials and function_options is None and pin_clang:
         raise ConfigError(
             "--pin_clang: expected a policy or trials, whose plugin checks the version, found none; leave it out"
@@ -162,7 +164,7 @@ def deploy(
         origin = ""
         if request.folder is None and not decisions:
             toolchains = toolchains or _probe_all(clangs)
-            origin = pretrained.default(problems.load(INLINING.problem), toolchains.values(), "--policy")
+            origin = pretrained.default(problems.load(INLINING.problem), toolchains.values(), "--policy_path")
             request = dataclasses.replace(request, folder=pretrained.folder(origin))
         policies.append(LoadedPolicy.load(request, margin, origin))
     check_together(policies, never_worse=never_worse, margin=margin)
@@ -172,7 +174,7 @@ def deploy(
             f"--decisions: expected one policy for inlining, whose decisions are replayed, found {found}; leave it out"
         )
     if output.exists() and not output.is_dir():
-        raise OutputError(f"{output}: expected the name of a folder, found a file; give another --output")
+        raise OutputError(f"{output}: expected the name of a folder, found a file; give another --output_dir")
     check_folder_writable(output)
     toolchains = toolchains or _probe_all(clangs)
     if function_options is not None and len(toolchains) > 1:

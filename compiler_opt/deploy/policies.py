@@ -134,8 +134,8 @@ def check_together(policies: Sequence[LoadedPolicy], *, never_worse: bool, margi
             else "but the register allocator's plugin supports only one policy in a compilation"
         )
         raise ConfigError(
-            f"--policy: {first} and {second} both decide at -{shared}, {reason}; give each its own --levels, or leave "
-            "one out"
+            f"--policy_path: {first} and {second} both decide at -{shared}, {reason}; give each its own --levels, or "
+            "leave one out"
         )
     if margin is not None and not any(policy.policy and policy.policy.takes_margin for policy in policies):
         found = ", ".join(map(str, policies)) or "none"

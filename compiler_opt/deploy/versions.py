@@ -16,7 +16,7 @@ def next_version(prefix: Path) -> Path:
     if prefix.exists() and not prefix.is_symlink():
         raise OutputError(
             f"{prefix}: expected nothing, or the link of an earlier --versioned, found something else; rename it, or "
-            "give another --output"
+            "give another --output_dir"
         )
     pattern = re.compile(re.escape(prefix.name) + r"\.([1-9]\d*)")
     names = [path.name for path in prefix.parent.iterdir()] if prefix.parent.is_dir() else []

@@ -81,7 +81,7 @@ def optimize(
     # Otherwise a plugin that cannot be built would show only on deployment, an hour later.
     inliner_plugin(toolchain)
     identity = {**settings.identity(program, toolchain), **objective.identity(settings)}
-    with exclusive_directory(settings.output, "--output"):
+    with exclusive_directory(settings.output, "--output_dir"):
         folder = settings.output.absolute()
         state = State(folder, identity, echo, start_over=objective.starts_over)
         notes = [*program.notes(settings.level)]

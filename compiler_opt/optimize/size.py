@@ -149,7 +149,7 @@ class SmallText(ProgramObjective[Found, SizeResult]):
         if reused is not None and reused.function_options is not None:
             function_options.load(reused.function_options)
         if reused is not None and reused.policy_dir.resolve().is_relative_to(settings.output.resolve()):
-            raise ConfigError(f"{settings.output}: holds the policy; give another folder as --output")
+            raise ConfigError(f"{settings.output}: holds the policy; give another folder as --output_dir")
 
     def identity(self, settings: OptimizeSettings) -> Mapping[str, str]:
         if self.reused is not None:

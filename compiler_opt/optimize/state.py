@@ -90,14 +90,16 @@ class State:
           ConfigError: the folder has other contents, or an optimisation with another identity.
         """
         self._path, self._identity, self._echo = folder / STATE_NAME, dict(identity), echo
-        self._remedy = f"remove {folder}, or give another --output"
+        self._remedy = f"remove {folder}, or give another --output_dir"
         self._records: dict[str, Record] = {}
         self._used: set[str] = set()
         try:
             stored = read_json(self._path, _File, max_bytes=_MAX_STATE_BYTES, error=ConfigError, remedy=self._remedy)
         except FileNotFoundError:
             if folder.is_dir() and any(folder.iterdir()):
-                raise ConfigError(f"{folder}: is not empty, and holds no optimisation; give another --output") from None
+                raise ConfigError(
+                    f"{folder}: is not empty, and holds no optimisation; give another --output_dir"
+                ) from None
             return
         before = stored.identity
         other = [name for name in {**identity, **before} if before.get(name) != identity.get(name)]
@@ -105,8 +107,8 @@ class State:
             return
         if other:
             raise ConfigError(
-                f"{folder}: holds an optimisation with another {', another '.join(other)}; give another --output, or "
-                f"remove {folder} to start over"
+                f"{folder}: holds an optimisation with another {', another '.join(other)}; give another --output_dir, "
+                f"or remove {folder} to start over"
             )
         self._records = stored.steps
 

@@ -218,7 +218,7 @@ class NetworkWeights:
             if directory.suffix == ".tflite" or (directory / "saved_model.pb").is_file():
                 raise PolicyError(
                     f"{directory}: is a policy in TensorFlow's form, without {NETWORK_FILE}; import it first: "
-                    f"compiler_opt import_policy --policy_path={directory} --output_path=POLICY"
+                    f"compiler_opt import_policy --policy_path={directory} --output_dir=POLICY"
                 )
             raise PolicyError(
                 f"{directory}: expected a policy (a folder with {NETWORK_FILE}), found none; train one first"

@@ -113,7 +113,7 @@ class Checkpoints:
         except (AssertionError, ValueError, tf.errors.OpError) as error:
             raise ConfigError(
                 f"{path}: was written by another configuration ({str(error).splitlines()[0]}); "
-                "use that, or another --root_dir"
+                "use that, or another --output_dir"
             ) from error
 
     def _found(self) -> list[Path]:
@@ -121,7 +121,7 @@ class Checkpoints:
         if not self._directory.exists():
             return []
         if not self._directory.is_dir():
-            raise ConfigError(f"{self._directory}: expected a folder, found something else; give another --root_dir")
+            raise ConfigError(f"{self._directory}: expected a folder, found something else; give another --output_dir")
         return sorted((path for path in self._directory.iterdir() if path.name.isdecimal()), key=lambda p: int(p.name))
 
 

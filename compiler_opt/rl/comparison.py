@@ -43,7 +43,6 @@ class PlannedRun:
       flags: of its program, all but those of folder and seed.
       settings: everything that its result depends on, by name; the same on any machine.
       program: the module that runs. It resumes what is in its folder, and leaves a history there.
-      folder_flag: the name of its flag for the folder.
     """
 
     algorithm: str
@@ -52,7 +51,6 @@ class PlannedRun:
     flags: Sequence[str]
     settings: Mapping[str, str]
     program: str = "compiler_opt.rl.train_locally"
-    folder_flag: str = "root_dir"
 
     @property
     def root_dir(self) -> Path:
@@ -143,7 +141,7 @@ def execute(run: PlannedRun, timeout_s: float) -> RunResult:
             sys.executable,
             "-m",
             run.program,
-            f"--{run.folder_flag}={run.root_dir}",
+            f"--output_dir={run.root_dir}",
             f"--seed={run.seed}",
             *run.flags,
         ],

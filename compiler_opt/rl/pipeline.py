@@ -327,7 +327,7 @@ def clone_default(
             "trace with the settings of this policy, such as --gin_files=gin_configs/inlining/plugin_features.gin"
         )
 
-    with exclusive_directory(root_dir, "--root_dir"):
+    with exclusive_directory(root_dir, "--output_dir"):
         load_tensorflow()
         from compiler_opt.rl.behavioral_cloning import clone
 
@@ -394,7 +394,7 @@ def train(
         described["validation corpus"] = describe_corpus(validation)
         check_apart(corpus, validation)
 
-    with exclusive_directory(root_dir, "--root_dir"):
+    with exclusive_directory(root_dir, "--output_dir"):
         load_tensorflow()
         from compiler_opt.rl import training_loop
 

@@ -222,6 +222,7 @@ def log_changed_settings(root_dir: Path, before: Mapping[str, str], now: Mapping
         was, is_now = (shown(values[name]) if name in values else "not set" for values in (before, now))
         if name in _FIXED:
             raise ConfigError(
-                f"{root_dir}: holds a run whose {name} was {was}, and is {is_now} now; use that, or another --root_dir"
+                f"{root_dir}: holds a run whose {name} was {was}, and is {is_now} now; use that, or another "
+                "--output_dir"
             )
         _LOG.warning("%s: continued with another %s: was %s, is %s", root_dir, name, was, is_now)

@@ -136,7 +136,7 @@ def _train(
 def _in_place(folder: Path) -> Iterator[Callable[[], None]]:
     """Yields a check that raises OutputError if the folder was moved or removed: a new one would lack its files."""
     moved = OutputError(
-        f"{folder}: was moved or removed during the training; move it back, or give its new place as --root_dir, and "
+        f"{folder}: was moved or removed during the training; move it back, or give its new place as --output_dir, and "
         "start again, to resume after the last iteration"
     )
     try:
@@ -178,7 +178,7 @@ def _start_or_resume(
         if state["vocabulary"] != context.vocabulary_fingerprint():
             raise ConfigError(
                 f"{context.root_dir}: holds a run with another vocabulary, under which its weights mean something "
-                "else; use that one, or another --root_dir"
+                "else; use that one, or another --output_dir"
             )
 
     state = checkpoints.restore(check)
@@ -279,7 +279,7 @@ def _log_plan(context: TrainingContext, progress: Progress) -> None:
     if config.max_compiles:
         left = min(left, config.max_compiles - progress.compiles)
     _LOG.info(
-        "%s done; the others, of %d compilations each, may take %s with %d workers; --max_minutes "
+        "%s done; the others, of %d compilations each, may take %s with %d workers; --minutes "
         "(train_eval.max_minutes) limits the time",
         progress.text(config),
         compiles,

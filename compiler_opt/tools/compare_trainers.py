@@ -252,8 +252,7 @@ def _searches(
         "compiles": str(_COMPILES.value),
     }
     return [
-        PlannedRun(results.SEARCH, seed, output_dir, given, described, "compiler_opt.tools.search", "output_dir")
-        for seed in seeds
+        PlannedRun(results.SEARCH, seed, output_dir, given, described, "compiler_opt.tools.search") for seed in seeds
     ]
 
 

@@ -1,6 +1,6 @@
 """Prints statistics of a corpus.
 
-    compiler_opt corpus_stats --data_path=$CORPUS --output_path=$STATISTICS
+    compiler_opt corpus_stats --data_path=$CORPUS --output_dir=$STATISTICS
 
 prints modules, functions, call sites, languages, optimisation levels, targets, copies and sizes, and writes them to
 $STATISTICS as statistics.json, modules.csv and two plots. With --decisions, each module is compiled once to count the
@@ -22,7 +22,7 @@ from compiler_opt.report.table import csv_text
 from compiler_opt.tools import entry_point, shared_flags
 
 _CORPUS = shared_flags.CorpusFlags()
-_OUTPUT_PATH = shared_flags.path("output_path", "Folder for statistics.json, modules.csv and the plots.")
+_OUTPUT_DIR = shared_flags.path("output_dir", "Folder for statistics.json, modules.csv and the plots.")
 _CLANG_PATH = shared_flags.clang_path("The clang whose opt to use; by default the newest one installed.")
 _DECISIONS = flags.DEFINE_bool("decisions", False, "Count the default's decisions, too, by compiling each module.")
 _COMPILE_TASK = shared_flags.TaskFlag("inlining")
@@ -32,10 +32,10 @@ _NUM_WORKERS = shared_flags.num_workers("Processes")
 
 @entry_point.command
 def entry() -> None:
-    output = _OUTPUT_PATH.value
+    output = _OUTPUT_DIR.value
     problem = _COMPILE_TASK.load() if _DECISIONS.value else None
     corpus, toolchain = _CORPUS.read(_CLANG_PATH.value)
-    with exclusive_directory(output, "--output_path") if output is not None else contextlib.nullcontext():
+    with exclusive_directory(output, "--output_dir") if output is not None else contextlib.nullcontext():
         num_workers = entry_point.num_workers(_NUM_WORKERS.value)
         found = statistics.gather(corpus.modules, toolchain.tool("opt"), toolchain.target, num_workers)
         facts = list(progress_bar(found, "counting", len(corpus.modules), unit="module"))

@@ -1,10 +1,10 @@
 """Makes a compiler with policies and options of LLVM's passes: `mlgo-clang` and `mlgo-clang++`, for any build.
 
-    compiler_opt deploy --output=$PREFIX                    # a policy that ships with compiler_opt
-    compiler_opt deploy --policy=$POLICY --output=$PREFIX   # one of your own
-    compiler_opt deploy --policy=$A --policy=$B --output=$PREFIX   # one for size, one for speed
-    compiler_opt deploy --policy=none --output=$PREFIX      # options alone, without any plugin
-    compiler_opt deploy --option_trials=3 --output=$PREFIX  # the compiler tries options on each function
+    compiler_opt deploy --output_dir=$PREFIX                         # a policy that ships with compiler_opt
+    compiler_opt deploy --policy_path=$POLICY --output_dir=$PREFIX   # one of your own
+    compiler_opt deploy --policy_path=$A --policy_path=$B --output_dir=$PREFIX   # one for size, one for speed
+    compiler_opt deploy --policy_path=none --output_dir=$PREFIX      # options alone, without any plugin
+    compiler_opt deploy --option_trials=3 --output_dir=$PREFIX       # the compiler tries options on each function
     CC=$PREFIX/bin/mlgo-clang CXX=$PREFIX/bin/mlgo-clang++ cmake -B build -DCMAKE_BUILD_TYPE=MinSizeRel .
 
 docs/deploy.md explains what they do, also when something is missing.
@@ -32,8 +32,8 @@ from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.options_flag import OptionsFlag
 from compiler_opt.tools.shared_flags import NONE
 
-_POLICY = shared_flags.policies(
-    "policy",
+_POLICY_PATH = shared_flags.policies(
+    "policy_path",
     "The policy; by default the one for inlining that ships and suits the compilers or, with --decisions, clang's own "
     "heuristic; none for options of LLVM's passes alone. May be repeated: a policy for inlining and one for register "
     "allocation may decide at the same level.",
@@ -42,17 +42,17 @@ _DECISIONS = flags.DEFINE_multi_string(
     "decisions",
     [],
     "A decision file to replay where call sites match, found by a search from the same policy for inlining (or, "
-    "without --policy, from clang's own decisions) with a deployed clang. May be repeated.",
+    "without --policy_path, from clang's own decisions) with a deployed clang. May be repeated.",
 )
 _OPTIONS = OptionsFlag(
     "Options of LLVM's passes for each optimisation level: {forms}. What a compiler cannot take is left out.",
     has_trials=True,
 )
-_OUTPUT = shared_flags.required_path("output", "Folder to install into; its bin, lib and share are written.")
+_OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder to install into; its bin, lib and share are written.")
 _VERSIONED = flags.DEFINE_bool(
     "versioned",
     False,
-    "Keep earlier deployments: install into OUTPUT.1, OUTPUT.2 and so on, and make --output a link to the new one.",
+    "Keep earlier deployments: install into DIR.1, DIR.2 and so on, and make --output_dir=DIR a link to the new one.",
 )
 _CLANG_PATH = flags.DEFINE_multi_string(
     "clang_path",
@@ -65,7 +65,7 @@ _LEVELS = flags.DEFINE_multi_string(
     [],
     "Comma-separated optimisation levels at which the policy decides: those that it was trained for. By default "
     f"{','.join(DEFAULT_LEVELS)} for inlining and {','.join(DEFAULT_SPEED_LEVELS)} for register allocation. With "
-    "several policies, once for each --policy, in the same order.",
+    "several policies, once for each --policy_path, in the same order.",
 )
 _NEVER_WORSE = flags.DEFINE_bool(
     "never_worse",
@@ -86,7 +86,7 @@ _STRICT = flags.DEFINE_bool("strict", False, "Fail, instead of compiling without
 _RELATIVE_CLANG = flags.DEFINE_bool(
     "relative_clang",
     False,
-    "Find the compilers relative to --output, and nowhere else: for a toolchain that is moved as a whole.",
+    "Find the compilers relative to --output_dir, and nowhere else: for a toolchain that is moved as a whole.",
 )
 _PIN_CLANG = flags.DEFINE_bool(
     "pin_clang", False, "Use the policies only with the exact versions of the compilers, such as 22.1.2."
@@ -95,10 +95,10 @@ _PIN_CLANG = flags.DEFINE_bool(
 
 @entry_point.command
 def entry() -> None:
-    requests = _requests(_POLICY.value, _LEVELS.value)
+    requests = _requests(_POLICY_PATH.value, _LEVELS.value)
     options = _OPTIONS.read()
-    output = next_version(_OUTPUT.value) if _VERSIONED.value else _OUTPUT.value
-    with exclusive_directory(output, "--output"):
+    output = next_version(_OUTPUT_DIR.value) if _VERSIONED.value else _OUTPUT_DIR.value
+    with exclusive_directory(output, "--output_dir"):
         deployment = deploy(
             requests,
             output,
@@ -117,14 +117,16 @@ def entry() -> None:
     for compiler in deployment.compilers:
         _OPTIONS.warn(compiler.options, f"clang-{compiler.major}: ")
     if _VERSIONED.value:
-        _switch(_OUTPUT.value, output)
-        deployment = dataclasses.replace(deployment, prefix=_OUTPUT.value)
+        _switch(_OUTPUT_DIR.value, output)
+        deployment = dataclasses.replace(deployment, prefix=_OUTPUT_DIR.value)
     print(_summary(deployment))
 
 
 def _requests(policies: Sequence[str], levels: Sequence[str]) -> list[PolicyRequest]:
     if NONE in policies and len(policies) > 1:
-        raise ConfigError(f"--policy: expected {NONE} alone, found {', '.join(policies)}; leave it or the others out")
+        raise ConfigError(
+            f"--policy_path: expected {NONE} alone, found {', '.join(policies)}; leave it or the others out"
+        )
     named = [name for name in policies if name != NONE]
     folders: list[Path | None] = [pretrained.folder(name) for name in named] or ([] if policies else [None])
     if len(levels) not in (0, len(folders)):

@@ -3,8 +3,8 @@
 Compiles every module plainly, with each of these and with the baselines, links each project, and writes `modules.csv`,
 `projects.csv`, `summary.json` and `report.html` into the output folder:
 
-    compiler_opt evaluate --data_path=CORPUS --policy_path=POLICY --output_path=OUTPUT
-    compiler_opt evaluate --data_path=CORPUS --policy_path=none --output_path=OUTPUT    # options alone
+    compiler_opt evaluate --data_path=CORPUS --policy_path=POLICY --output_dir=OUTPUT
+    compiler_opt evaluate --data_path=CORPUS --policy_path=none --output_dir=OUTPUT    # options alone
 """
 
 import contextlib
@@ -55,7 +55,7 @@ _OPTIONS = OptionsFlag(
     default=None,
     has_trials=True,
 )
-_OUTPUT_PATH = shared_flags.required_path("output_path", "Folder for the results.")
+_OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results.")
 _COMPILE_TASK = shared_flags.TaskFlag()
 _COST_MODEL = CostModelFlags()
 _CLANG_PATH = shared_flags.clang_path()
@@ -116,9 +116,9 @@ def entry() -> None:
     if evaluated is None and options is None:
         raise ConfigError("--policy_path=none: expected options to evaluate, found none; give --options, or a policy")
     problem = _COST_MODEL.with_cost_model(problem, toolchain)
-    output_path = _OUTPUT_PATH.value
+    output_dir = _OUTPUT_DIR.value
     keep_objects = _KEEP_OBJECTS.value
-    folders = {output_path.resolve(): "--output_path"}
+    folders = {output_dir.resolve(): "--output_dir"}
     if keep_objects is not None:
         folders.setdefault(keep_objects.resolve(), "--keep_objects")
 
@@ -144,12 +144,12 @@ def entry() -> None:
             provenance=_provenance(corpus, learned, toolchain, policy, options),
             on_rollout=advance,
         )
-        page = report.write(evaluation, output_path, history)
+        page = report.write(evaluation, output_dir, history)
     if evaluated and not any(module.output(evaluation.policy).num_decisions for module in evaluation.modules):
         shared_flags.warn_undecided(corpus, toolchain)
     echo(report.terminal_table(evaluation))
     print(f"report: {page}")
-    entry_point.print_json(output_path / SUMMARY_FILE)
+    entry_point.print_json(output_dir / SUMMARY_FILE)
 
 
 def _options(corpus: Corpus, problem: AnyProblem, toolchain: Toolchain) -> OptionSets | None:

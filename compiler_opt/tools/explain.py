@@ -3,7 +3,7 @@
 Compiles a corpus with the compiler's default and with a policy (or with two policies), compares call sites and function
 sizes, and attributes each function's change to the decisions at which the builds differ:
 
-    compiler_opt explain --data_path=CORPUS --policy_path=POLICY --output_path=OUTPUT --verify=20
+    compiler_opt explain --data_path=CORPUS --policy_path=POLICY --output_dir=OUTPUT --verify=20
 
 `--verify=N` measures the N largest decisions: each is made as in the first build, alone, and the program is linked
 again. The output folder gets `decisions.csv`, `functions.csv`, `summary.json` and `report.html`.
@@ -34,7 +34,7 @@ _POLICY_PATH = shared_flags.policy("policy_path", "The policy to explain.", requ
 _OTHER_POLICY_PATH = shared_flags.policy(
     "other_policy_path", "The policy to compare it with; by default, the compiler's own decisions."
 )
-_OUTPUT_PATH = shared_flags.required_path("output_path", "Folder for the results.")
+_OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for the results.")
 _CLANG_PATH = shared_flags.clang_path()
 _NUM_WORKERS = shared_flags.num_workers()
 shared_flags.json()
@@ -63,9 +63,9 @@ def entry() -> None:
         if isinstance(policy, LearnedPolicy):
             policy.check(toolchain.require(problem.decision.advisor.problem).feature_names)
             toolchain = with_plugin_features(toolchain, policy.plugin_features)
-    output_path = _OUTPUT_PATH.value
+    output_dir = _OUTPUT_DIR.value
     with contextlib.ExitStack() as stack:
-        stack.enter_context(exclusive_directory(output_path, "--output_path"))
+        stack.enter_context(exclusive_directory(output_dir, "--output_dir"))
         # Measuring single decisions takes more.
         advance = stack.enter_context(rollout_bar(2 * len(corpus.modules)))
         explanation = explain(
@@ -83,10 +83,10 @@ def entry() -> None:
             },
             on_rollout=advance,
         )
-        page = explain_report.write(explanation, output_path)
+        page = explain_report.write(explanation, output_dir)
     echo(explain_report.terminal_text(explanation))
     print(f"report: {page}")
-    entry_point.print_json(output_path / SUMMARY_FILE)
+    entry_point.print_json(output_dir / SUMMARY_FILE)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Exports a trained policy to the formats that compilers read, with its model card.
 
-    compiler_opt export_policy --policy_path=$POLICY --output_path=$DIR --format=native
+    compiler_opt export_policy --policy_path=$POLICY --output_dir=$DIR --format=native
 
     native         network.mlgo: the weights, for policy_network.h and the plugins
     cpp            the weights as C++ source, with the headers that evaluate them
@@ -31,7 +31,7 @@ _POLICY_PATH = shared_flags.policies(
 _NAME = flags.DEFINE_multi_string(
     "name", [], "The name by which the compiler selects a policy in a release_model; in the order of --policy_path."
 )
-_OUTPUT_PATH = shared_flags.required_path("output_path", "Folder to write into.")
+_OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder to write into.")
 _FORMAT = flags.DEFINE_list("format", None, f"Comma-separated formats: {', '.join(FORMATS)}.", required=True)
 _EVALUATION = shared_flags.path(
     "evaluation", "Folder of results that evaluate wrote for this policy, for the model card."
@@ -41,7 +41,7 @@ _MARGIN = shared_flags.margin("Export")
 
 @entry_point.command
 def entry() -> None:
-    output, formats, names = _OUTPUT_PATH.value, _FORMAT.value, _NAME.value
+    output, formats, names = _OUTPUT_DIR.value, _FORMAT.value, _NAME.value
     folders = [pretrained.folder(path) for path in _POLICY_PATH.value]
     if names and (formats != ["release_model"] or _EVALUATION.value):
         raise ConfigError("--name: expected with --format=release_model alone, and without --evaluation")
@@ -50,7 +50,7 @@ def entry() -> None:
             f"--policy_path: found {len(folders)} policies and {len(names)} names; expected one policy, or for "
             "--format=release_model several and a different --name for each"
         )
-    with exclusive_directory(output, "--output_path"):
+    with exclusive_directory(output, "--output_dir"):
         if names:
             policies = dict(zip(names, folders, strict=True))
             written = {"release_model": export_selectable(policies, output, margin=_MARGIN.value)}

@@ -1,6 +1,6 @@
 """Measures how much a policy's decisions depend on each feature: permutation importance.
 
-    compiler_opt feature_importance --policy_path=$POLICY --data_path=$CORPUS --output_path=$OUTPUT
+    compiler_opt feature_importance --policy_path=$POLICY --data_path=$CORPUS --output_dir=$OUTPUT
 
 compiles the corpus with the compiler's own decisions, shuffles one feature at a time over many of these decisions, and
 counts how many the policy then takes otherwise, and by how much the log probability of its decision changes. Prints a
@@ -38,7 +38,7 @@ from compiler_opt.tools.entry_point import echo
 _POLICY_PATH = shared_flags.policy("policy_path", "The policy.", required=True)
 _CORPUS = shared_flags.CorpusFlags(required=False)
 _TRACE_PATH = shared_flags.path("trace_path", "A default trace to take the decisions from, instead of a corpus.")
-_OUTPUT_PATH = shared_flags.required_path("output_path", "Folder for importance.csv and importance.svg.")
+_OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for importance.csv and importance.svg.")
 _COMPILE_TASK = shared_flags.TaskFlag("the policy's")
 _CLANG_PATH = shared_flags.clang_path()
 _SAMPLING_RATE = flags.DEFINE_float("sampling_rate", 1.0, "Fraction of the modules to compile, from 0 to 1.", 0, 1)
@@ -55,7 +55,7 @@ _GIN = gin_settings.GinFlags(
 
 @entry_point.command
 def entry() -> None:
-    output_path: Path = _OUTPUT_PATH.value
+    output_dir: Path = _OUTPUT_DIR.value
     if (_CORPUS.data_path.value is None) == (_TRACE_PATH.value is None):
         raise ConfigError("expected one of --data_path, a corpus, and --trace_path, a default trace; see --help")
     settings = _GIN.read(gin_settings.of_compilations(), unused=["network", "vocabulary"])
@@ -67,7 +67,7 @@ def entry() -> None:
     policy = problem.decision.load_policy(folder)
     sample = DecisionSample(policy, _NUM_DECISIONS.value, seed=_SEED.value)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(exclusive_directory(output_path, "--output_path"))
+        stack.enter_context(exclusive_directory(output_dir, "--output_dir"))
         if _TRACE_PATH.value is not None:
             _read_trace(_TRACE_PATH.value, problem, policy, sample)
         else:
@@ -81,12 +81,12 @@ def entry() -> None:
             seed=_SEED.value,
             on_repeat=progress.update,
         )
-        write_text(output_path / "importance.csv", csv_text(importance.csv_rows(found)))
-        write_text(output_path / "importance.svg", importance_bars(found))
+        write_text(output_dir / "importance.csv", csv_text(importance.csv_rows(found)))
+        write_text(output_dir / "importance.svg", importance_bars(found))
     for line in importance.table(found).lines():
         echo(line)
     projects = len(sample.projects())
-    echo(f"{output_path}: {sample.num_seen:,} decisions of {projects} projects, which count the same")
+    echo(f"{output_dir}: {sample.num_seen:,} decisions of {projects} projects, which count the same")
 
 
 def _compile_corpus(

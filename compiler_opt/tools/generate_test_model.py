@@ -1,6 +1,6 @@
 """Writes a small policy with random weights, in LLVM's forms: for tests of compilers that load a model.
 
-    compiler_opt generate_test_model --compile_task=inlining --output_path=$MODEL
+    compiler_opt generate_test_model --compile_task=inlining --output_dir=$MODEL
 
 The folder is that of a trained policy, with LLVM's names and types of features and advice: a SavedModel, of which
 LLVM's build makes a model for the release mode, and for inlining `model.tflite` and `output_spec.json` for the
@@ -19,7 +19,8 @@ from compiler_opt.policies.vocabulary import load_vocabulary
 from compiler_opt.rl import pipeline
 from compiler_opt.tools import entry_point, shared_flags
 
-_OUTPUT_PATH = shared_flags.required_path("output_path", "Folder of the policy, which is replaced if it exists.")
+_OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder of the policy, which is replaced if it exists.")
+flags.DEFINE_alias("root_dir", _OUTPUT_DIR.name)  # its name in google/ml-compiler-opt
 _COMPILE_TASK = shared_flags.TaskFlag("inlining")
 _VOCAB_PATH = shared_flags.path("vocab_path", "The vocabulary; by default the one that ships for the problem.")
 _HIDDEN_UNITS = flags.DEFINE_list("fc_layer_params", ["16"], "Comma-separated units of the hidden layers.")
@@ -35,7 +36,7 @@ flags.register_validator("fc_layer_params", _check_units, "expected numbers over
 
 @entry_point.command
 def entry() -> None:
-    output: Path = _OUTPUT_PATH.value
+    output: Path = _OUTPUT_DIR.value
     problem = _COMPILE_TASK.load()
     vocabulary = _VOCAB_PATH.value or pipeline.shipped_vocabulary(problem.decision)
     if vocabulary is None:

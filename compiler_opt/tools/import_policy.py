@@ -1,7 +1,7 @@
 """Imports a policy that google/ml-compiler-opt has trained, so that it runs with a stock clang.
 
-    compiler_opt import_policy --policy_path=$OUTPUT_DIR/saved_policy --output_path=$POLICY
-    compiler_opt deploy --policy=$POLICY --output=$PREFIX
+    compiler_opt import_policy --policy_path=$OUTPUT_DIR/saved_policy --output_dir=$POLICY
+    compiler_opt deploy --policy_path=$POLICY --output_dir=$PREFIX
 
 It takes greedy policies for inlining that observe quantile ranks and consist of dense layers, as a SavedModel or as
 TFLite; others are refused, with what was found. The model's decisions are compared with those of the imported policy.
@@ -22,7 +22,7 @@ from compiler_opt.tools import entry_point, shared_flags
 _POLICY_PATH = shared_flags.required_path(
     "policy_path", "The policy to import: a folder with saved_model.pb, or a file such as model.tflite."
 )
-_OUTPUT_PATH = shared_flags.required_path("output_path", "Folder of the new policy, which is replaced if it exists.")
+_OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder of the new policy, which is replaced if it exists.")
 _TRACE_PATH = shared_flags.path(
     "trace_path", "A trace whose observations are compared; by default, made-up ones that reach all quantiles."
 )
@@ -33,10 +33,10 @@ _NUM_OBSERVATIONS = flags.DEFINE_integer(
 
 @entry_point.command
 def entry() -> None:
-    output: Path = _OUTPUT_PATH.value
+    output: Path = _OUTPUT_DIR.value
     source: Path = _POLICY_PATH.value
     if output.resolve() == source.resolve():
-        raise PolicyError(f"--output_path={output}: is the policy to import; expected another folder")
+        raise PolicyError(f"--output_dir={output}: is the policy to import; expected another folder")
     if not source.exists():
         raise PolicyError(f"{source}: expected the folder of a policy, or a TFLite file, found none")
     check_folder_writable(output.parent, naming=output)
@@ -58,7 +58,7 @@ def entry() -> None:
         f"observations {printable(whose)}, of which {comparison.num_ones} are 1"
         + (f"; on {comparison.num_ties}, both logits are equal up to rounding" if comparison.num_ties else "")
         + f"\n{printable(output)}: the policy; to use it: compiler_opt deploy "
-        f"--policy={printable(output)} --output=PREFIX"
+        f"--policy_path={printable(output)} --output_dir=PREFIX"
     )
 
 

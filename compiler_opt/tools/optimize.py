@@ -1,27 +1,27 @@
 """Makes one program smaller, or faster: finds inlining decisions that suit it, and builds it with them.
 
-    compiler_opt optimize --build_dir=BUILD --minutes=60 --output=DIR
+    compiler_opt optimize --build_dir=BUILD --minutes=60 --output_dir=DIR
 
 BUILD is a configured CMake build folder; nothing is written there. For other build systems, give a compilation database
 and the commands that link the program:
 
-    compiler_opt optimize --compile_commands=FILE --link_command='c++ -o app a.o b.o' --output=DIR
+    compiler_opt optimize --compile_commands=FILE --link_command='c++ -o app a.o b.o' --output_dir=DIR
 
 From the policy that ships with compiler_opt, if there is one for the compiler, it searches for decisions that are
 better still. Otherwise, or if another policy is to be the start, it first trains a policy on the program:
 
-    compiler_opt optimize --build_dir=BUILD --warmstart_policy_dir=demo/training/policy --output=DIR
+    compiler_opt optimize --build_dir=BUILD --warmstart_policy_dir=demo/training/policy --output_dir=DIR
 
 If it is interrupted, the same command continues. DIR/deployed/bin has compiler drivers with the policy, for later
 builds; DIR/report/report.html is the report. A nightly build can reuse the policy, and reports how well it still does:
 
-    compiler_opt optimize --build_dir=BUILD --reuse_policy=DIR --output=NIGHTLY
+    compiler_opt optimize --build_dir=BUILD --reuse_policy=DIR --output_dir=NIGHTLY
 
 For speed, it searches where a benchmark spends its time, and keeps what makes that run fewer instructions; for size at
 speed, it compiles for size what the benchmark seldom runs, as long as that is as fast as before:
 
-    compiler_opt optimize --build_dir=BUILD --objective=speed --benchmark='./bench args' --output=DIR
-    compiler_opt optimize --build_dir=BUILD --objective=size-at-speed --benchmark='./bench args' --output=DIR
+    compiler_opt optimize --build_dir=BUILD --objective=speed --benchmark='./bench args' --output_dir=DIR
+    compiler_opt optimize --build_dir=BUILD --objective=size-at-speed --benchmark='./bench args' --output_dir=DIR
 
 Exit status: 0 for success, 2 for an error that the user can fix, 3 if the policy breaks one of the project's tests.
 """
@@ -72,7 +72,7 @@ _COMPILE_COMMANDS = shared_flags.path("compile_commands", "A compilation databas
 _LINK_COMMAND = flags.DEFINE_multi_string(
     "link_command", [], "With --compile_commands: a command that links or archives, in its folder."
 )
-_OUTPUT = shared_flags.required_path("output", "Folder for all results.")
+_OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for all results.")
 _MINUTES = flags.DEFINE_float("minutes", 60.0, "Minutes of training and search; the builds take additional time.", 0.0)
 _SEARCH_MINUTES = flags.DEFINE_float(
     "search_minutes",
@@ -137,7 +137,7 @@ _TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, shared_flags.TRUST_CORP
 _CLANG_PATH = shared_flags.clang_path(
     "The clang to use; by default the build's own if it can run policies, otherwise the newest one installed."
 )
-_JOBS = flags.DEFINE_integer("jobs", None, "Compilers to run at a time; by default one per CPU.", 1)
+_NUM_WORKERS = shared_flags.num_workers()
 shared_flags.json()
 _SEED = shared_flags.seed("all random choices; train_eval.seed in gin", None)
 _GIN = gin_settings.GinFlags("Gin files with settings of the training, which override optimize.gin.")
@@ -149,7 +149,7 @@ _GIN_CONFIGS = gin_files.FOLDER / "inlining"
 
 @entry_point.command
 def entry() -> int:
-    folder, minutes = _OUTPUT.value, _MINUTES.value
+    folder, minutes = _OUTPUT_DIR.value, _MINUTES.value
     check_folder_writable(folder)
     search_minutes = _SEARCH_MINUTES.value
     if search_minutes is not None and search_minutes > minutes:
@@ -164,7 +164,7 @@ def entry() -> int:
         test_command = None if _TEST_COMMAND.value is None else tuple(shlex.split(_TEST_COMMAND.value))
     except ValueError as error:
         raise ConfigError(f"--test_command={_TEST_COMMAND.value}: cannot be split into words ({error})") from None
-    jobs = entry_point.num_workers(_JOBS.value)
+    jobs = entry_point.num_workers(_NUM_WORKERS.value)
     program: CMakeProgram | DatabaseProgram
     if _BUILD_DIR.value is not None and _COMPILE_COMMANDS.value is None:
         program = CMakeProgram(_BUILD_DIR.value, jobs)

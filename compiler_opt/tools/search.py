@@ -64,8 +64,8 @@ flags.register_validator(
     lambda numbers: min(numbers) >= 3 and numbers == sorted(numbers),
     "expected ascending numbers of 3 or more, such as 50,100",
 )
-_MAX_MINUTES = flags.DEFINE_float(
-    "max_minutes", None, "Wall-clock limit of the searches of all projects together, in minutes.", 0.1
+_MINUTES = flags.DEFINE_float(
+    "minutes", None, "Wall-clock limit of the searches of all projects together, in minutes.", 0.1
 )
 shared_flags.json()
 _SEED = shared_flags.seed("the sample of --headroom, and the random moves")
@@ -93,7 +93,7 @@ def entry() -> None:
     budget = _BUDGETS.value[-1] if _HEADROOM.value else _BUDGET.value
 
     results: list[SearchResult] = []
-    deadline_s = None if _MAX_MINUTES.value is None else time.monotonic() + 60 * _MAX_MINUTES.value
+    deadline_s = None if _MINUTES.value is None else time.monotonic() + 60 * _MINUTES.value
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(_OUTPUT_DIR.value, "--output_dir"))
         bar = stack.enter_context(search_bar(round(budget * len(corpus.modules))))
@@ -156,8 +156,8 @@ def _provenance(corpus: Corpus, toolchain: Toolchain) -> dict[str, str]:
 def _deploy(results: Sequence[SearchResult], clang: Path) -> list[str]:
     """Flags that deploy the decisions."""
     files = [(_OUTPUT_DIR.value / result.name / report.DECISIONS_FILE).absolute() for result in results]
-    policy = [] if _POLICY_PATH.value is None else [f"--policy={_POLICY_PATH.value}"]
-    return [*policy, *(f"--decisions={file}" for file in files), f"--clang_path={clang}", "--output=PREFIX"]
+    policy = [] if _POLICY_PATH.value is None else [f"--policy_path={_POLICY_PATH.value}"]
+    return [*policy, *(f"--decisions={file}" for file in files), f"--clang_path={clang}", "--output_dir=PREFIX"]
 
 
 def _headroom(results: Sequence[SearchResult], projects: Mapping[str, Sequence[Module]]) -> Table:

@@ -1,6 +1,6 @@
 """Trains a policy to decide as the compiler's own heuristic does: the warm start of reinforcement learning.
 
-    PYTHONPATH=. python3 compiler_opt/rl/train_bc.py --root_dir=$WARMSTART_OUTPUT_DIR --data_path=$DEFAULT_TRACE \
+    PYTHONPATH=. python3 compiler_opt/rl/train_bc.py --output_dir=$WARMSTART_OUTPUT_DIR --data_path=$DEFAULT_TRACE \
         --vocab_path=$VOCAB --gin_files=gin_configs/inlining/behavioral_cloning_nn_agent.gin
 
 With `--teacher`, another policy's decisions are learned in place of the heuristic's. The teacher may observe features
@@ -22,7 +22,8 @@ from compiler_opt.rl import pipeline
 from compiler_opt.rl.pipeline import PipelineSettings
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
 
-_ROOT_DIR = flags.DEFINE_string("root_dir", None, "Folder for policy, history and summaries.", required=True)
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder for policy, history and summaries.", required=True)
+flags.DEFINE_alias("root_dir", _OUTPUT_DIR.name)  # its name in google/ml-compiler-opt
 _DATA_PATH = flags.DEFINE_multi_string(
     "data_path", None, "The trace, as generate_default_trace writes it; may be given several times.", required=True
 )
@@ -40,9 +41,9 @@ _GIN = gin_settings.GinFlags()
 
 @entry_point.command
 def entry() -> None:
-    root_dir = Path(_ROOT_DIR.value)
-    if (root_dir / "checkpoints").exists():
-        raise ConfigError(f"--root_dir={root_dir}: holds a run of train_locally; choose another folder")
+    output_dir = Path(_OUTPUT_DIR.value)
+    if (output_dir / "checkpoints").exists():
+        raise ConfigError(f"--output_dir={output_dir}: holds a run of train_locally; choose another folder")
     settings = _GIN.read(gin_settings.of_cloning(), unused=["problem_config", "vocabulary"])
     config = gin_settings.override(settings["train_eval"], vocab_path=_VOCAB_PATH.value or None, seed=_SEED.value)
     trace = pipeline.describe_trace(*map(Path, _DATA_PATH.value))
@@ -58,7 +59,7 @@ def entry() -> None:
         entry_point.note(f"the vocabulary is the one that ships, {vocabulary}; --vocab_path names another")
     teacher = problem.decision.load_policy(pretrained.folder(_TEACHER.value)) if _TEACHER.value is not None else None
     pipeline.clone_default(
-        root_dir,
+        output_dir,
         trace,
         vocabulary,
         PipelineSettings(cloning=config, network=settings["network"]),

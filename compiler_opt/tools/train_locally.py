@@ -1,6 +1,6 @@
 """Trains a policy by reinforcement learning, on this machine's threads or on a Ray cluster (docs/cluster.md).
 
-    PYTHONPATH=. python3 compiler_opt/rl/train_locally.py --root_dir=$OUTPUT_DIR --data_path=$CORPUS \
+    PYTHONPATH=. python3 compiler_opt/rl/train_locally.py --output_dir=$OUTPUT_DIR --data_path=$CORPUS \
         --gin_files=gin_configs/inlining/ppo_nn_agent.gin --warmstart_policy_dir=$WARMSTART_OUTPUT_DIR/policy
 
 Writes the policy to `$OUTPUT_DIR/policy`: after each iteration what our commands read of it, and all of it at the end.
@@ -22,9 +22,10 @@ from compiler_opt.rl.time_profile import PICTURE_FILE, profile_table, write_pict
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
 from compiler_opt.tools.cost_model_flags import CostModelFlags
 
-_ROOT_DIR = flags.DEFINE_string(
-    "root_dir", None, "The run's folder: checkpoints, history, summaries, policy.", required=True
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir", None, "The run's folder: checkpoints, history, summaries, policy.", required=True
 )
+flags.DEFINE_alias("root_dir", _OUTPUT_DIR.name)  # its name in google/ml-compiler-opt
 _CORPUS = shared_flags.CorpusFlags()
 _COMPILE_TASK = shared_flags.TaskFlag()
 _COST_MODEL = CostModelFlags()
@@ -46,7 +47,7 @@ _VALIDATION_PATH = flags.DEFINE_string(
     "train_eval.validation_compiles; the best one is saved instead of the last. Do not report results on it.",
 )
 _NUM_MODULES = flags.DEFINE_integer("num_modules", None, "Modules per iteration; train_eval.num_modules in gin.", 1)
-_MAX_MINUTES = flags.DEFINE_float("max_minutes", None, "Time to train for; train_eval.max_minutes in gin.", 0)
+_MINUTES = flags.DEFINE_float("minutes", None, "Time to train for; train_eval.max_minutes in gin.", 0)
 _EXPLICIT_TEMPS = shared_flags.ExplicitTempsFlags()
 _PROFILE = flags.DEFINE_bool(
     "profile", False, f"Print at the end where the time of the iterations went, and draw it, as {PICTURE_FILE}."
@@ -57,13 +58,13 @@ _GIN = gin_settings.GinFlags()
 
 @entry_point.command
 def entry() -> None:
-    root_dir = Path(_ROOT_DIR.value)
+    output_dir = Path(_OUTPUT_DIR.value)
     shared_flags.note_unneeded(_LLVM_SIZE_PATH)
     settings = _GIN.read(gin_settings.of_training(), unused=["vocabulary"])
     config = gin_settings.override(
         settings["train_eval"],
         num_modules=_NUM_MODULES.value,
-        max_minutes=_MAX_MINUTES.value,
+        max_minutes=_MINUTES.value,
         warmstart_policy_dir=_WARMSTART_POLICY_DIR.value,
         seed=_SEED.value,
     )
@@ -80,7 +81,7 @@ def entry() -> None:
     toolchain = inlining.extend(toolchain, advisor)
     problem = _COST_MODEL.with_cost_model(problem, toolchain)
     weights = pipeline.train(
-        root_dir,
+        output_dir,
         corpus,
         problem,
         toolchain,
@@ -95,11 +96,11 @@ def entry() -> None:
     if weights.margin == ALWAYS_DEFAULT:
         print("The run is worse than the default on its validation corpus: its policy keeps the default's decisions")
     if _PROFILE.value:
-        entries, _ = read_entries(root_dir / HISTORY_FILE)
+        entries, _ = read_entries(output_dir / HISTORY_FILE)
         entry_point.echo("\n".join(profile_table(entries).lines()))
-        write_picture(entries, root_dir / PICTURE_FILE)
-        print(f"The same by iteration is in {root_dir / PICTURE_FILE}")
-    print(f"The policy is in {root_dir / POLICY_DIR}")
+        write_picture(entries, output_dir / PICTURE_FILE)
+        print(f"The same by iteration is in {output_dir / PICTURE_FILE}")
+    print(f"The policy is in {output_dir / POLICY_DIR}")
 
 
 if __name__ == "__main__":

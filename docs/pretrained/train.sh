@@ -36,7 +36,7 @@ vocabulary() {
 
 # train FOLDER SEED VOCABULARY GIN_FILE [flags]
 train() {
-  $python compiler_opt/rl/train_locally.py --root_dir="$1" --seed="$2" --vocab_path="$3" --gin_files="$gin/$4" \
+  $python compiler_opt/rl/train_locally.py --output_dir="$1" --seed="$2" --vocab_path="$3" --gin_files="$gin/$4" \
     --data_path="$corpora/train" --validation_path="$corpora/validation" "${compiler[@]}" "${@:5}"
 }
 
@@ -46,7 +46,7 @@ if [[ $name == *-plugin ]]; then
   observed=$runs/flips/vocabulary
   stores=""
   for seed in "${seeds[@]}"; do
-    train "$runs/flips/seed-$seed" "$seed" "$observed" flips_nn_agent.gin --max_minutes="${FLIP_MINUTES:-13}"
+    train "$runs/flips/seed-$seed" "$seed" "$observed" flips_nn_agent.gin --minutes="${FLIP_MINUTES:-13}"
     stores+="'$runs/flips/seed-$seed/flips',"
   done
 else
@@ -63,7 +63,7 @@ taught() {
     train "$1" "$2" "$observed" flips_nn_agent.gin --gin_bindings=train_eval.num_iterations=0 \
       --gin_bindings=flips.first_samples=1 --gin_bindings="flips.stores=($stores)"
   else
-    $python compiler_opt/rl/train_bc.py --root_dir="$1" --seed="$2" --teacher="$teacher" --vocab_path="$observed" \
+    $python compiler_opt/rl/train_bc.py --output_dir="$1" --seed="$2" --teacher="$teacher" --vocab_path="$observed" \
       --data_path="$met" --data_path="$runs/flips/trace.tfrecord" --gin_files=$gin/behavioral_cloning_nn_agent.gin
   fi
 }
@@ -74,7 +74,7 @@ for seed in "${seeds[@]}"; do
   start=$runs/$name/taught-$seed
   [ -f "$start/policy/saved_model.pb" ] || taught "$start" "$seed"
   train "$runs/$name/seed-$seed" "$seed" "$observed" ppo_from_flips.gin --warmstart_policy_dir="$start/policy" \
-    --max_minutes="${PPO_MINUTES:-26}"
+    --minutes="${PPO_MINUTES:-26}"
   trained+="${trained:+,}$runs/$name/seed-$seed"
 done
 
@@ -89,8 +89,8 @@ $python -m compiler_opt policy release --name="$name" --data_path="$corpora/vali
 
 # 5. Two rules come before its network, where it has no business.
 $python -m compiler_opt policy combine --policy_path="$runs/$name/released/$name" --policy_path=never \
-  --feature=further_calls_percent --threshold=101 --output_path="$runs/$name/with-one-rule"
+  --feature=further_calls_percent --threshold=101 --output_dir="$runs/$name/with-one-rule"
 $python -m compiler_opt policy combine --policy_path=always --policy_path="$runs/$name/with-one-rule" \
-  --feature=callee_cost --threshold=10 --output_path="$runs/$name/with-rules"
+  --feature=callee_cost --threshold=10 --output_dir="$runs/$name/with-rules"
 $python -m compiler_opt policy release --name="$name" --data_path="$corpora/validation" \
   --policy_path="$runs/$name/with-rules" --margins=0 "${compiler[@]}"

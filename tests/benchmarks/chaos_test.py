@@ -28,7 +28,7 @@ def test_a_training_survives_faults(tmp_path: Path) -> None:
         "host_kills": 1,
         "host_kill_s": 15,
         "num_workers": 2,
-        "max_minutes": 14,
+        "minutes": 14,
     }
     result = subprocess.run(
         [sys.executable, "-m", "benchmarks.chaos", *(f"--{name}={value}" for name, value in settings.items())],

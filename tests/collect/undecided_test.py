@@ -35,7 +35,7 @@ def test_an_evaluation_that_says_nothing_warns(optnone: Corpus, clang_path: str,
     result = programs.run(
         "compiler_opt.tools.evaluate",
         f"--data_path={optnone.root}",
-        f"--output_path={tmp_path / 'results'}",
+        f"--output_dir={tmp_path / 'results'}",
         f"--clang_path={clang_path}",
         "--baselines=",
         cwd=tmp_path,

@@ -121,7 +121,7 @@ def test_training_and_evaluation(corpus: Corpus, toolchain: Toolchain, tmp_path:
         bindings = ("train_eval.num_iterations=1", "train_eval.num_modules=4", "es.cloning_epochs=2")
         return run(
             "compiler_opt/rl/train_locally.py",
-            f"--root_dir={tmp_path / 'training'}",
+            f"--output_dir={tmp_path / 'training'}",
             "--vocab_path=compiler_opt/rl/regalloc/vocab",
             "--gin_files=gin_configs/regalloc_eviction/es_of_a_rule_nn_agent.gin",
             *(f"--gin_bindings={binding}" for binding in bindings),
@@ -139,7 +139,7 @@ def test_training_and_evaluation(corpus: Corpus, toolchain: Toolchain, tmp_path:
     table = run(
         "compiler_opt/tools/evaluate.py",
         f"--policy_path={tmp_path / 'training' / 'policy'}",
-        f"--output_path={tmp_path / 'evaluation'}",
+        f"--output_dir={tmp_path / 'evaluation'}",
         "--baselines=",
         "--cost_model=instructions",
     )

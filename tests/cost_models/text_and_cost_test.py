@@ -167,7 +167,7 @@ def test_training_and_evaluation(builds: ProgramBuilds, toolchain: Toolchain, tm
 
     training = (
         "compiler_opt/rl/train_locally.py",
-        f"--root_dir={tmp_path / 'training'}",
+        f"--output_dir={tmp_path / 'training'}",
         "--vocab_path=compiler_opt/rl/inlining/vocab",
         "--gin_files=gin_configs/inlining/ppo_nn_agent.gin",
         "--gin_bindings=train_eval.num_iterations=2",
@@ -179,7 +179,7 @@ def test_training_and_evaluation(builds: ProgramBuilds, toolchain: Toolchain, tm
     table = run(
         "compiler_opt/tools/evaluate.py",
         f"--policy_path={tmp_path / 'training' / 'policy'}",
-        f"--output_path={tmp_path / 'evaluation'}",
+        f"--output_dir={tmp_path / 'evaluation'}",
         "--baselines=never",
         *cost,
     )

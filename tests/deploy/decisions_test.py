@@ -153,7 +153,7 @@ def test_unsuitable_files_are_refused_by_name(policy_dir: Path, toolchain: Toolc
 def test_the_command(toolchain: Toolchain, policy_dir: Path, tmp_path: Path) -> None:
     """With decisions and no policy; then a policy in their place."""
     _opposite(DefaultPolicy(PROBLEM), toolchain, tmp_path / "corpus").save(tmp_path / "lean.json")
-    command = ("compiler_opt/tools/deploy.py", f"--output={tmp_path / 'out'}", f"--clang_path={toolchain.clang}")
+    command = ("compiler_opt/tools/deploy.py", f"--output_dir={tmp_path / 'out'}", f"--clang_path={toolchain.clang}")
     result = programs.run(*command, f"--decisions={tmp_path / 'lean.json'}")
     assert result.returncode == 0, result.stderr
     assert "no policy, at -Oz\n" in result.stdout and "lib/mlgo-decisions-22.mlgo (" in result.stdout
@@ -162,4 +162,4 @@ def test_the_command(toolchain: Toolchain, policy_dir: Path, tmp_path: Path) -> 
     assert "model_card.json" in _names(tmp_path / "out/share/mlgo/inliner")
     result = programs.run(*command)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("error: --policy: no policy for inlining ships with this version")
+    assert result.stderr.startswith("error: --policy_path: no policy for inlining ships with this version")

@@ -211,8 +211,8 @@ def test_the_driver_compiles_without_warnings(cpp_compiler: str, tmp_path: Path)
 
 
 def test_the_command(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
-    command = ("compiler_opt/tools/deploy.py", f"--output={tmp_path / 'out'}")
-    result = programs.run(*command, f"--policy={policy_dir}", f"--clang_path={clang_path}", "--versioned")
+    command = ("compiler_opt/tools/deploy.py", f"--output_dir={tmp_path / 'out'}")
+    result = programs.run(*command, f"--policy_path={policy_dir}", f"--clang_path={clang_path}", "--versioned")
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "out").readlink() == Path("out.1")
     assert result.stdout.startswith(f"{tmp_path / 'out'}: out.1\n")
@@ -220,6 +220,6 @@ def test_the_command(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
     save_policy(tmp_path / "other")
     content = (tmp_path / "other" / "network.npz").read_bytes()
     (tmp_path / "other" / "network.npz").write_bytes(content[:100])
-    result = programs.run(*command, f"--policy={tmp_path / 'other'}")
+    result = programs.run(*command, f"--policy_path={tmp_path / 'other'}")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: ") and len(result.stderr.splitlines()) == 1

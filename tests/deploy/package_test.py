@@ -20,7 +20,7 @@ def test_a_debian_package(compiler: Compiler, deployment: Deployment, tmp_path: 
     blocks = re.findall(r"^```shell\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
     [recipe] = [block for block in blocks if "dpkg-deb" in block]
     deploy, *rest = recipe.splitlines()
-    assert "compiler_opt deploy" in deploy and "--output=package/opt/mlgo" in deploy
+    assert "compiler_opt deploy" in deploy and "--output_dir=package/opt/mlgo" in deploy
     shutil.copytree(deployment.prefix, tmp_path / "package/opt/mlgo", symlinks=True)
     result = run(["bash", "-e", "-c", "\n".join(rest)], tmp_path)
     assert result.returncode == 0, result.stderr

@@ -443,8 +443,8 @@ def test_options_that_a_compiler_cannot_take(compiler: Compiler, tmp_path: Path)
     (tmp_path / "options.json").write_text(json.dumps(content))
     result = programs.run(
         "compiler_opt/tools/deploy.py",
-        f"--output={tmp_path / 'out'}",
-        "--policy=none",
+        f"--output_dir={tmp_path / 'out'}",
+        "--policy_path=none",
         f"--options={tmp_path / 'options.json'}",
         f"--clang_path={compiler.clang}",
     )
@@ -463,20 +463,23 @@ def test_options_that_a_compiler_cannot_take(compiler: Compiler, tmp_path: Path)
 
 
 def test_mistakes(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
-    command = ("compiler_opt/tools/deploy.py", f"--output={tmp_path / 'out'}", f"--clang_path={clang_path}")
+    command = ("compiler_opt/tools/deploy.py", f"--output_dir={tmp_path / 'out'}", f"--clang_path={clang_path}")
     (tmp_path / "bad.json").write_text('{"format": 1, "levels": {"Oz": ["disable-lsr"]}}')
     (tmp_path / "none.json").write_text('{"format": 1, "levels": {"Oz": ["-no-such-option"]}}')
     cases = {
         (
-            "--policy=none",
+            "--policy_path=none",
             f"--options={tmp_path / 'none.json'}",
         ): "expected an option that the compiler takes, found none (-no-such-option is left out at -Oz: ",
         (f"--options={tmp_path / 'bad.json'}",): "bad.json: Oz: expected an option of LLVM's such as -enable-load-pre=",
         ("--options=missing.json",): "missing.json: no such file; docs/pass_options.md",
-        ("--policy=none", "--options=none"): "--policy: expected a policy, or options without one (--options), found",
-        ("--policy=none", "--policy=x"): "--policy: expected none alone, found none, x; leave",
-        ("--policy=none", "--levels=Oz"): "--levels: expected none, found 1;",
-        ("--policy=none", "--pin_clang"): "--pin_clang: expected a policy or trials, whose plugin checks",
+        (
+            "--policy_path=none",
+            "--options=none",
+        ): "--policy_path: expected a policy, or options without one (--options), found",
+        ("--policy_path=none", "--policy_path=x"): "--policy_path: expected none alone, found none, x; leave",
+        ("--policy_path=none", "--levels=Oz"): "--levels: expected none, found 1;",
+        ("--policy_path=none", "--pin_clang"): "--pin_clang: expected a policy or trials, whose plugin checks",
     }
     for arguments, message in cases.items():
         result = programs.run(*command, *arguments)

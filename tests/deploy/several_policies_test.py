@@ -253,12 +253,12 @@ def test_refused_combinations() -> None:
     inlining, eviction = policy("inlining", ["Oz"], "a"), policy("regalloc_eviction", ["O2", "O3"], "b")
     check_together([inlining, eviction], never_worse=True, margin=None)
     assert refused([inlining, eviction, policy("inlining", ["Os", "Oz"], "c")]) == (
-        "--policy: a (inlining) and c (inlining) both decide at -Oz, but only one policy can make the same decisions; "
-        "give each its own --levels, or leave one out"
+        "--policy_path: a (inlining) and c (inlining) both decide at -Oz, but only one policy can make the same "
+        "decisions; give each its own --levels, or leave one out"
     )
     assert refused([eviction, policy("regalloc_priority", ["O3"], "c")]) == (
-        "--policy: b (regalloc_eviction) and c (regalloc_priority) both decide at -O3, but the register allocator's "
-        "plugin supports only one policy in a compilation; give each its own --levels, or leave one out"
+        "--policy_path: b (regalloc_eviction) and c (regalloc_priority) both decide at -O3, but the register "
+        "allocator's plugin supports only one policy in a compilation; give each its own --levels, or leave one out"
     )
     everywhere = policy("regalloc_eviction", ["O2", "Oz"], "c")
     check_together([inlining, everywhere], never_worse=False, margin=None)
@@ -306,9 +306,9 @@ def test_decisions_need_one_policy_for_inlining(eviction_dir: Path, policy_dir: 
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 def test_the_command(policy_dir: Path, clang_path: str, objects: Objects, tmp_path: Path) -> None:
     """Two policies for the same problem, at different levels."""
-    command = ["compiler_opt/tools/deploy.py", f"--output={tmp_path / 'out'}", f"--clang_path={clang_path}"]
+    command = ["compiler_opt/tools/deploy.py", f"--output_dir={tmp_path / 'out'}", f"--clang_path={clang_path}"]
     command.append("--options=none")
-    policies, levels = [f"--policy={policy_dir}"] * 2, ["--levels=Oz,O3", "--levels=Os"]
+    policies, levels = [f"--policy_path={policy_dir}"] * 2, ["--levels=Oz,O3", "--levels=Os"]
     result = programs.run(*command, "--versioned", *itertools.chain(*zip(policies, levels, strict=True)))
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "out").readlink() == Path("out.1")

@@ -39,7 +39,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _export(policy: Path, output: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    flags = (f"--policy_path={policy}", f"--output_path={output}")
+    flags = (f"--policy_path={policy}", f"--output_dir={output}")
     return programs.run("compiler_opt/tools/export_policy.py", *flags, *arguments)
 
 

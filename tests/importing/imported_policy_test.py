@@ -130,7 +130,7 @@ def test_cloned_policies_without_roots(observations: dict[str, np.ndarray], tmp_
 @_ONE_COMPILER
 def test_the_command(saved: Path, tmp_path: Path) -> None:
     output = tmp_path / "policy"
-    result = programs.run("compiler_opt/tools/import_policy.py", f"--policy_path={saved}", f"--output_path={output}")
+    result = programs.run("compiler_opt/tools/import_policy.py", f"--policy_path={saved}", f"--output_dir={output}")
     assert result.returncode == 0, result.stderr
     assert "SavedModel, 4 features, dense layers 40-40-20-2" in result.stdout
     assert "decides alike on 10000 of 10000 observations" in result.stdout

@@ -109,7 +109,7 @@ def test_another_optimisation_is_refused_or_starts_over(tmp_path: Path) -> None:
     first = Session(tmp_path)
     first.run()
     other = {**IDENTITY, "compiler": "clang 19"}
-    with pytest.raises(ConfigError, match="holds an optimisation with another compiler; give another --output"):
+    with pytest.raises(ConfigError, match="holds an optimisation with another compiler; give another --output_dir"):
         State(tmp_path, other)
     assert State(tmp_path, other, start_over=True).find("deploy", Found, inputs=["-Oz"]) is None
     # The next nightly build starts over if the last one is finished.
@@ -129,7 +129,7 @@ def test_a_damaged_state_is_refused(content: str, tmp_path: Path) -> None:
 
 def test_a_result_of_another_form_is_refused(tmp_path: Path) -> None:
     Session(tmp_path).run()
-    with pytest.raises(ConfigError, match=r"state.json: deploy: .*remove .*, or give another --output"):
+    with pytest.raises(ConfigError, match=r"state.json: deploy: .*remove .*, or give another --output_dir"):
         State(tmp_path, IDENTITY).find("deploy", Record, inputs=["-Oz"])
 
 

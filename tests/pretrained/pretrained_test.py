@@ -64,18 +64,20 @@ def test_nothing_ships(pretrained_dir: Path, toolchain: Toolchain) -> None:
     assert pretrained.find_default(INLINING, [toolchain]) is None
     with pytest.raises(PolicyError, match=r"pretrained:cheap: no such policy; no policy ships with this version"):
         pretrained.folder("pretrained:cheap")
-    with pytest.raises(PolicyError, match=r"--policy: no policy for inlining ships with this version of "):
-        pretrained.default(INLINING, [toolchain], "--policy")
+    with pytest.raises(PolicyError, match=r"--policy_path: no policy for inlining ships with this version of "):
+        pretrained.default(INLINING, [toolchain], "--policy_path")
 
 
 def test_the_default_is_what_suits_all_compilers_and_observes_most(pretrained_dir: Path, toolchain: Toolchain) -> None:
     add(pretrained_dir, "moons", weights_of("number_of_moons"))
     add(pretrained_dir, "evict", weights_of("mask", problem="regalloc_eviction"))
-    with pytest.raises(PolicyError, match="--policy: moons need features that this compiler does not send; train a"):
-        pretrained.default(INLINING, [toolchain], "--policy")
+    with pytest.raises(
+        PolicyError, match="--policy_path: moons need features that this compiler does not send; train a"
+    ):
+        pretrained.default(INLINING, [toolchain], "--policy_path")
     add(pretrained_dir, "small", weights_of("callsite_cost"))
     add(pretrained_dir, "large", weights_of("callsite_cost", "callsite_height"))
-    assert pretrained.default(INLINING, [toolchain], "--policy") == "pretrained:large"
+    assert pretrained.default(INLINING, [toolchain], "--policy_path") == "pretrained:large"
     best = PretrainedIndex(pretrained_dir).best("inlining", [{"callsite_cost", "callsite_height"}, {"callsite_cost"}])
     assert best == "small"
     with pytest.raises(PolicyError, match="pretrained:huge: no such policy; expected one of evict, large, moons,"):

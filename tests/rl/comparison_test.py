@@ -44,7 +44,7 @@ def test_a_complete_run_is_not_repeated(tmp_path: Path) -> None:
 
 
 def test_another_program_gets_its_folder_and_seed(tmp_path: Path) -> None:
-    run = PlannedRun("search", 3, tmp_path, ["--x=1"], {}, program="json.tool", folder_flag="output_dir")
+    run = PlannedRun("search", 3, tmp_path, ["--x=1"], {}, program="json.tool")
     assert "unrecognized arguments" in execute(run, timeout_s=300).reason
     usage = run.log.read_text()
     assert f"--output_dir={run.root_dir} --seed=3 --x=1" in usage

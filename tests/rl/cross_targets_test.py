@@ -132,7 +132,7 @@ def test_training_and_evaluation(
     trained = programs.run(
         "compiler_opt/rl/train_locally.py",
         *common,
-        f"--root_dir={policy.parent}",
+        f"--output_dir={policy.parent}",
         f"--vocab_path={tmp_path / 'vocabulary'}",
         f"--gin_files=gin_configs/{name}/ppo_nn_agent.gin",
         *(f"--gin_bindings=train_eval.{setting}" for setting in settings),
@@ -144,7 +144,7 @@ def test_training_and_evaluation(
     assert ModelCard.load(policy) is not None
     output = tmp_path / "evaluation"
     evaluated = programs.run(
-        "compiler_opt/tools/evaluate.py", *common, f"--policy_path={policy}", f"--output_path={output}", "--baselines="
+        "compiler_opt/tools/evaluate.py", *common, f"--policy_path={policy}", f"--output_dir={output}", "--baselines="
     )
     assert evaluated.returncode == 0, evaluated.stderr
     summary = json.loads((output / "summary.json").read_text())

@@ -69,7 +69,9 @@ def place(clang: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         trace_quantiles(Trace(place / "trace"), _INLINING.decision.action_space, VocabularyConfig(16)),
     )
     quantiles = f"--vocab_path={place / 'vocabulary'}"
-    run("rl/train_locally", *with_clang, f"--root_dir={place / 'training'}", quantiles, *_TRAIN, vocabulary=vocabulary)
+    run(
+        "rl/train_locally", *with_clang, f"--output_dir={place / 'training'}", quantiles, *_TRAIN, vocabulary=vocabulary
+    )
     return place
 
 
@@ -111,7 +113,7 @@ def test_a_run_tells_vocabularies_apart(place: Path) -> None:
 
 def test_the_policy_is_evaluated(place: Path, clang: str) -> None:
     data, policy = f"--data_path={place / 'corpus'}", f"--policy_path={place / 'training' / 'policy'}"
-    arguments = (data, policy, f"--output_path={place / 'evaluation'}", "--baselines=never")
+    arguments = (data, policy, f"--output_dir={place / 'evaluation'}", "--baselines=never")
     table = run("tools/evaluate", f"--clang_path={clang}", *arguments, vocabulary=place / "ir2vec.json")
     assert "together" in table and "0 failures" in table
     assert read_vocabulary(place / "ir2vec.json").sha256 in (place / "evaluation" / "summary.json").read_text()
@@ -122,16 +124,18 @@ def test_the_policy_is_evaluated(place: Path, clang: str) -> None:
     assert "was made with the IR2Vec vocabulary of SHA-256" in error and "other.json" in error
     error = run("tools/evaluate", "--clang_path=clang-19", *arguments, vocabulary=place / "ir2vec.json", status=2)
     assert "clang-19: sends no embeddings by -ml-inliner-ir2vec-vocab-file=" in error
-    error = run("tools/deploy", f"--policy={place / 'training' / 'policy'}", f"--output={place / 'prefix'}", status=2)
+    error = run(
+        "tools/deploy", f"--policy_path={place / 'training' / 'policy'}", f"--output_dir={place / 'prefix'}", status=2
+    )
     assert "observes IR2Vec embeddings, so it has no native form" in error
 
 
 def test_training_with_another_vocabulary_is_refused(place: Path, clang: str) -> None:
     other = place / "other.json"
-    cloning = (f"--root_dir={place / 'no'}", f"--data_path={place / 'trace'}", f"--vocab_path={place / 'vocabulary'}")
+    cloning = (f"--output_dir={place / 'no'}", f"--data_path={place / 'trace'}", f"--vocab_path={place / 'vocabulary'}")
     assert "other.json" in run("rl/train_bc", *cloning, vocabulary=other, status=2)
     arguments = (f"--clang_path={clang}", f"--data_path={place / 'corpus'}", *_TRAIN)
-    start = (f"--root_dir={place / 'no'}", f"--warmstart_policy_dir={place / 'training' / 'policy'}")
+    start = (f"--output_dir={place / 'no'}", f"--warmstart_policy_dir={place / 'training' / 'policy'}")
     assert "other.json" in run("rl/train_locally", *arguments, *start, vocabulary=other, status=2)
     assert not (place / "no").exists()
 

@@ -59,15 +59,15 @@ def test_only_the_trace_needs_the_setting(clang_path: str, place: Path, tmp_path
     data = (f"--clang_path={clang_path}", f"--data_path={place / 'corpus'}")
     cloning = (f"--data_path={place / 'trace'}", f"--vocab_path={place / 'vocabulary'}")
     quick = (f"--gin_files={_GIN}/behavioral_cloning_nn_agent.gin", "--gin_bindings=train_eval.num_epochs=1")
-    run("rl/train_bc", f"--root_dir={tmp_path / 'clone'}", *cloning, *quick)
+    run("rl/train_bc", f"--output_dir={tmp_path / 'clone'}", *cloning, *quick)
     start = f"--warmstart_policy_dir={tmp_path / 'clone' / 'policy'}"
-    run("rl/train_locally", *data, f"--root_dir={tmp_path / 'training'}", start, *_TRAIN)
+    run("rl/train_locally", *data, f"--output_dir={tmp_path / 'training'}", start, *_TRAIN)
     policy_dir = tmp_path / "training" / "policy"
     weights = NetworkWeights.load(policy_dir)
     assert len(weights.features) == 38 + len(plugin_features.NAMES) and weights.features[38:] == plugin_features.NAMES
     (entry,) = map(json.loads, (tmp_path / "training" / "history.jsonl").read_text().splitlines())
     assert entry["failures"] == 0
-    evaluated = (f"--policy_path={policy_dir}", f"--output_path={tmp_path / 'evaluation'}", "--baselines=never")
+    evaluated = (f"--policy_path={policy_dir}", f"--output_dir={tmp_path / 'evaluation'}", "--baselines=never")
     table = run("tools/evaluate", *data, *evaluated)
     assert "together" in table and "0 failures" in table
     assert deploy([PolicyRequest(policy_dir)], tmp_path / "prefix", [clang_path], strict=True).driver().is_file()
@@ -86,10 +86,10 @@ def test_the_vocabulary_chooses_among_them(clang_path: str, place: Path, tmp_pat
         if path.stem not in plugin_features.NAMES or path.stem == "is_cold":
             (vocabulary / path.name).write_bytes(path.read_bytes())
     data = (f"--clang_path={clang_path}", f"--data_path={place / 'corpus'}", f"--vocab_path={vocabulary}")
-    run("rl/train_locally", *data, f"--root_dir={tmp_path / 'training'}", *_TRAIN)
+    run("rl/train_locally", *data, f"--output_dir={tmp_path / 'training'}", *_TRAIN)
     assert NetworkWeights.load(tmp_path / "training" / "policy").features[38:] == ("is_cold",)
-    error = run("rl/train_locally", *data, f"--root_dir={tmp_path / 'no'}", *_TRAIN, _SET, status=2)
+    error = run("rl/train_locally", *data, f"--output_dir={tmp_path / 'no'}", *_TRAIN, _SET, status=2)
     assert f"{vocabulary}: expected the features caller_linkage, callee_linkage, " in error
-    cloning = (f"--data_path={place / 'trace'}", f"--vocab_path={vocabulary}", f"--root_dir={tmp_path / 'no'}")
+    cloning = (f"--data_path={place / 'trace'}", f"--vocab_path={vocabulary}", f"--output_dir={tmp_path / 'no'}")
     assert f"{vocabulary}: expected the features caller_linkage," in run("rl/train_bc", *cloning, _SET, status=2)
     assert not (tmp_path / "no").exists()

@@ -57,7 +57,7 @@ def place(problem: problems.Problem, toolchain: Toolchain, tmp_path_factory: pyt
     run("tools/generate_vocab", f"--input={place / 'trace'}", f"--output_dir={place / 'vocabulary'}")
     run(
         "rl/train_bc",
-        f"--root_dir={place / 'warm_start'}",
+        f"--output_dir={place / 'warm_start'}",
         f"--data_path={place / 'trace'}",
         f"--vocab_path={place / 'vocabulary'}",
         f"--gin_files={gin}/behavioral_cloning_nn_agent.gin",
@@ -69,7 +69,7 @@ def place(problem: problems.Problem, toolchain: Toolchain, tmp_path_factory: pyt
         task,
         data,
         clang,
-        f"--root_dir={place / 'training'}",
+        f"--output_dir={place / 'training'}",
         f"--warmstart_policy_dir={place / 'warm_start' / 'policy'}",
         f"--gin_files={gin}/ppo_nn_agent.gin",
         "--gin_bindings=train_eval.num_iterations=2",
@@ -78,7 +78,7 @@ def place(problem: problems.Problem, toolchain: Toolchain, tmp_path_factory: pyt
         "--num_workers=1",
     )
     policy = f"--policy_path={place / 'training' / 'policy'}"
-    table = run("tools/evaluate", task, data, clang, policy, f"--output_path={place / 'evaluation'}")
+    table = run("tools/evaluate", task, data, clang, policy, f"--output_dir={place / 'evaluation'}")
     (place / "table.txt").write_text(table)
     return place
 
@@ -122,7 +122,7 @@ def _train(
         f"--compile_task={problem.name}",
         f"--data_path={place / 'corpus'}",
         f"--clang_path={toolchain.clang}",
-        f"--root_dir={place / algorithm}",
+        f"--output_dir={place / algorithm}",
         f"--gin_files=gin_configs/regalloc_eviction/{algorithm}_nn_agent.gin",
         *_gin(f"command.compile_task='{problem.name}'"),
         "--num_workers=1",
@@ -168,7 +168,7 @@ def test_a_policy_for_another_problem_is_refused(problem: problems.Problem, plac
         f"--data_path={place / 'corpus'}",
         f"--clang_path={toolchain.clang}",
         f"--policy_path={place / 'training' / 'policy'}",
-        f"--output_path={place / 'refused'}",
+        f"--output_dir={place / 'refused'}",
         status=2,
     )
     if isinstance(problem.decision.action_space, MaskedCategorical):

@@ -86,7 +86,7 @@ def check_that_results_complete_the_card(place: Path, common: tuple[str, ...], f
     evaluation = programs.run(
         "compiler_opt.tools.evaluate",
         f"--data_path={place / 'validation'}",
-        f"--output_path={place / 'results'}",
+        f"--output_dir={place / 'results'}",
         f"--clang_path={CLANG}",
         "--baselines=never",
         environment={"COMPILER_OPT_PRETRAINED": str(place / "pretrained")},

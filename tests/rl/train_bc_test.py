@@ -76,7 +76,7 @@ def cloned(trace: Path) -> "tuple[Path, subprocess.CompletedProcess[str]]":
                 file.write(example.SerializeToString())
     result = run(
         "compiler_opt/rl/train_bc.py",
-        f"--root_dir={place / 'run'}",
+        f"--output_dir={place / 'run'}",
         f"--data_path={place / 'one'}",
         f"--data_path={place / 'two'}",
         "--gin_files=compiler_opt/rl/inlining/gin_configs/behavioral_cloning_nn_agent.gin",
@@ -106,7 +106,7 @@ def test_a_policy_is_trained_in_place_of_an_earlier_one(
     shutil.copytree(cloned[0], tmp_path, dirs_exist_ok=True, symlinks=True)
     result = run(
         "compiler_opt/rl/train_bc.py",
-        f"--root_dir={tmp_path}",
+        f"--output_dir={tmp_path}",
         f"--data_path={trace}",
         f"--vocab_path={vocabulary}",
         _GIN,
@@ -139,7 +139,7 @@ def test_interrupted_it_leaves_the_best_policy_so_far_but_replaces_none_that_is_
     trace: Path, vocabulary: Path, tmp_path: Path
 ) -> None:
     epochs = ("--gin_bindings=train_eval.num_epochs=1000", "--gin_bindings=train_eval.patience=1000")
-    command = (f"--root_dir={tmp_path}", f"--data_path={trace}", f"--vocab_path={vocabulary}", _GIN)
+    command = (f"--output_dir={tmp_path}", f"--data_path={trace}", f"--vocab_path={vocabulary}", _GIN)
 
     def interrupt() -> list[str]:
         with start("compiler_opt/rl/train_bc.py", *command, *epochs) as program:
@@ -172,7 +172,7 @@ def test_a_teacher_is_cloned_in_place_of_the_trace(trace: Path, vocabulary: Path
     teacher = never_inline(tmp_path / "teacher")
     result = run(
         "compiler_opt/rl/train_bc.py",
-        f"--root_dir={tmp_path / 'run'}",
+        f"--output_dir={tmp_path / 'run'}",
         f"--data_path={trace}",
         f"--vocab_path={vocabulary}",
         f"--teacher={teacher}",
@@ -189,7 +189,7 @@ def test_a_teacher_is_cloned_in_place_of_the_trace(trace: Path, vocabulary: Path
 
 
 def test_a_teacher_needs_its_features(trace: Path, vocabulary: Path, tmp_path: Path) -> None:
-    flags = (f"--root_dir={tmp_path / 'run'}", f"--data_path={trace}", f"--vocab_path={vocabulary}")
+    flags = (f"--output_dir={tmp_path / 'run'}", f"--data_path={trace}", f"--vocab_path={vocabulary}")
     result = run("compiler_opt/rl/train_bc.py", *flags, "--teacher=pretrained:inlining-Oz-plugin", _GIN)
     assert result.returncode == 2
     assert f"observes features that {trace} does not have: caller_linkage, callee_linkage" in result.stderr
@@ -199,7 +199,7 @@ def test_a_teacher_needs_its_features(trace: Path, vocabulary: Path, tmp_path: P
 def test_the_folder_of_another_run_is_left_alone(trace: Path, tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "history.jsonl").write_text("{}\n")
-    result = run("compiler_opt/rl/train_bc.py", f"--root_dir={tmp_path}", f"--data_path={trace}")
+    result = run("compiler_opt/rl/train_bc.py", f"--output_dir={tmp_path}", f"--data_path={trace}")
     assert result.returncode == 2
     assert "holds a run of train_locally" in result.stderr
     assert (tmp_path / "history.jsonl").read_text() == "{}\n"
@@ -207,6 +207,6 @@ def test_the_folder_of_another_run_is_left_alone(trace: Path, tmp_path: Path) ->
 
 def test_settings_for_another_problem_than_the_trace_are_refused(trace: Path, tmp_path: Path) -> None:
     gin = "--gin_files=compiler_opt/rl/regalloc/gin_configs/behavioral_cloning_nn_agent.gin"
-    result = run("compiler_opt/rl/train_bc.py", f"--root_dir={tmp_path}", f"--data_path={trace}", gin)
+    result = run("compiler_opt/rl/train_bc.py", f"--output_dir={tmp_path}", f"--data_path={trace}", gin)
     assert result.returncode == 2
     assert "the trace is for inlining: the gin settings are for regalloc_eviction" in result.stderr

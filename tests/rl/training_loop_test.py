@@ -43,7 +43,7 @@ class _Run:
         settings = [f"num_iterations={num_iterations}", "num_modules=3", "rollouts_per_module=3"]
         self._command = [
             "compiler_opt/rl/train_locally.py",
-            f"--root_dir={self.root_dir}",
+            f"--output_dir={self.root_dir}",
             f"--data_path={corpus}",
             f"--clang_path={clang}",
             f"--vocab_path={directory / 'vocabulary'}",
@@ -301,11 +301,11 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path) -> None:
         subprocess.run(["cp", "-r", *run.root_dir.iterdir(), small], check=True)
         run.root_dir = small
         (small / "filler").write_bytes(bytes(max(0, _free_bytes(small) - 100_000)))
-        errors = run.finish(f"--root_dir={small}", "--gin_bindings=train_eval.num_iterations=4", status=2)
+        errors = run.finish(f"--output_dir={small}", "--gin_bindings=train_eval.num_iterations=4", status=2)
         assert "error: " in errors.splitlines()[-1]
         assert "cannot be written" in errors.splitlines()[-1]
         (small / "filler").unlink()
-        run.finish(f"--root_dir={small}", "--gin_bindings=train_eval.num_iterations=2")
+        run.finish(f"--output_dir={small}", "--gin_bindings=train_eval.num_iterations=2")
         assert run.history()[-1]["iteration"] >= 2
     finally:
         subprocess.run(["umount", small], check=True)

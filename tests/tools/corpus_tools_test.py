@@ -41,7 +41,7 @@ def test_from_loose_bitcode_to_numbers(place: Path) -> None:
     said = run("combine_training_corpus", f"--root_dir={place / 'all'}")
     assert "  one: 1 modules\n  two: 1 modules\n" in said and "all: 2 modules of 2 corpora" in said
     output = place / "numbers"
-    said = run("corpus_stats", f"--data_path={place / 'all'}", f"--output_path={output}", "--decisions")
+    said = run("corpus_stats", f"--data_path={place / 'all'}", f"--output_dir={output}", "--decisions")
     lines = [line.split() for line in said.splitlines()]
     assert ["one", "C", "1", "2"] in [words[:4] for words in lines]
     assert ["together", "2", "4"] in [words[:3] for words in lines]

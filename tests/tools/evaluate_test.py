@@ -48,7 +48,7 @@ def test_files_and_table(corpus: Corpus, clang_path: str, policy_path: Path, tmp
     result = run(
         f"--data_path={corpus.root}",
         f"--policy_path={policy_path}",
-        f"--output_path={output}",
+        f"--output_dir={output}",
         f"--clang_path={clang_path}",
         "--num_workers=2",
         "--baselines=never",
@@ -85,7 +85,7 @@ def test_options_of_a_file_alone(corpus: Corpus, clang_path: str, tmp_path: Path
     arguments = [
         f"--data_path={corpus.root}",
         "--policy_path=none",
-        f"--output_path={tmp_path / 'output'}",
+        f"--output_dir={tmp_path / 'output'}",
         f"--clang_path={clang_path}",
         "--num_workers=1",
     ]
@@ -130,7 +130,7 @@ def test_flags_come_from_gin_or_from_the_policys_training(
     arguments = [
         f"--data_path={root}",
         f"--policy_path={tmp_path / 'trained'}",
-        f"--output_path={tmp_path / 'output'}",
+        f"--output_dir={tmp_path / 'output'}",
         f"--clang_path={clang_path}",
         "--num_workers=1",
         "--baselines=",
@@ -168,7 +168,7 @@ def test_a_policy_that_was_trained_with_forbidden_flags(
     result = run(
         f"--data_path={corpus.root}",
         f"--policy_path={tmp_path / 'trained'}",
-        f"--output_path={tmp_path / 'output'}",
+        f"--output_dir={tmp_path / 'output'}",
         f"--clang_path={clang_path}",
         "--trust_corpus",
     )
@@ -178,7 +178,7 @@ def test_a_policy_that_was_trained_with_forbidden_flags(
 
 def test_a_model_that_is_built_into_the_compiler(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
     """The compiler accepts `release` without a channel, and then inlines nothing."""
-    arguments = [f"--data_path={corpus.root}", "--policy_path=embedded", f"--output_path={tmp_path / 'output'}"]
+    arguments = [f"--data_path={corpus.root}", "--policy_path=embedded", f"--output_dir={tmp_path / 'output'}"]
     arguments.append("--options=none")
     clang = tmp_path / "clang"
     clang.write_text(
@@ -205,7 +205,7 @@ def test_a_policy_for_other_features_is_refused(corpus: Corpus, clang_path: str,
     result = run(
         f"--data_path={corpus.root}",
         f"--policy_path={policy}",
-        f"--output_path={tmp_path}",
+        f"--output_dir={tmp_path}",
         f"--clang_path={clang_path}",
     )
     assert result.returncode == 2

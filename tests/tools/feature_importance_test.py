@@ -34,7 +34,7 @@ def test_a_policy_of_one_feature(clang_path: str, tmp_path: Path) -> None:
     found = []
     for name, source in (("corpus", shared), ("trace", [f"--trace_path={trace}"])):
         output = tmp_path / f"from_{name}"
-        settings = ("--repeats=4", "--num_decisions=400", f"--output_path={output}")
+        settings = ("--repeats=4", "--num_decisions=400", f"--output_dir={output}")
         printed = _run("feature_importance", *source, f"--policy_path={tmp_path / 'policy'}", *settings)
         assert "of 2 projects, which count the same" in printed
         with (output / "importance.csv").open() as file:
@@ -50,7 +50,7 @@ def test_a_policy_of_one_feature(clang_path: str, tmp_path: Path) -> None:
 
 def test_corpus_or_trace(tmp_path: Path) -> None:
     result = programs.run(
-        "compiler_opt/tools/feature_importance.py", "--policy_path=no/such", f"--output_path={tmp_path / 'out'}"
+        "compiler_opt/tools/feature_importance.py", "--policy_path=no/such", f"--output_dir={tmp_path / 'out'}"
     )
     assert result.returncode == 2
     assert "error: expected one of --data_path, a corpus, and --trace_path, a default trace" in result.stderr

@@ -37,7 +37,7 @@ def test_train_and_evaluate(clang_path: str, tmp_path: Path) -> None:
         *common,
         f"--model_dir={tmp_path}/out/model",
         f"--data_path={tmp_path}/held",
-        f"--output_path={tmp_path}/errors",
+        f"--output_dir={tmp_path}/errors",
         "--num_workers=1",
     )
     assert result.returncode == 0, result.stderr
@@ -51,7 +51,7 @@ def test_train_and_evaluate(clang_path: str, tmp_path: Path) -> None:
         ((f"--model_dir={tmp_path}/errors", f"--data_path={tmp_path}/held"), "model.json: no such file"),
         ((f"--model_dir={tmp_path}/out/model", f"--data_path={tmp_path}/none"), "corpus_description.json"),
     ):
-        wrong = programs.run(EVALUATE, *common, *flags, f"--output_path={tmp_path}/wrong")
+        wrong = programs.run(EVALUATE, *common, *flags, f"--output_dir={tmp_path}/wrong")
         assert wrong.returncode == 2 and words in wrong.stderr and "Traceback" not in wrong.stderr
         assert not (tmp_path / "wrong").exists()
     same = programs.run(

@@ -33,7 +33,7 @@ OPTIONS = ["-enable-load-pre=false", "-disable-lftr=true"]
 
 PROGRAM = "compiler_opt.tools.optimize"
 SHORT = (
-    "--jobs=2",
+    "--num_workers=2",
     "--gin_bindings=train_eval.num_iterations=2",
     "--gin_bindings=train_eval.rollouts_per_module=2",
 )
@@ -57,7 +57,7 @@ def test_from_build_to_report(tmp_path: Path) -> None:
     (tmp_path / "options.json").write_text(json.dumps({"format": 1, "levels": {"Oz": OPTIONS, "O2": ["-no-such"]}}))
     flags = (
         f"--build_dir={build}",
-        f"--output={tmp_path / 'out'}",
+        f"--output_dir={tmp_path / 'out'}",
         f"--clang_path={CLANG}",
         "--search_minutes=0.05",
         f"--options={tmp_path / 'options.json'}",
@@ -153,13 +153,13 @@ def check_that_finished_it_only_shows_the_result(flags: tuple[str, ...], said: s
 
     other = run(*flags, "--seed=9")
     assert other.returncode == 2
-    assert "holds an optimisation with another settings of the training; give another --output" in other.stderr
+    assert "holds an optimisation with another settings of the training; give another --output_dir" in other.stderr
     without = run(*flags, "--options=none")
     assert without.returncode == 2
-    assert "holds an optimisation with another set of options; give another --output" in without.stderr
+    assert "holds an optimisation with another set of options; give another --output_dir" in without.stderr
     itself = run(*flags, f"--reuse_policy={out}")
     assert itself.returncode == 2
-    assert f"{out}: holds the policy; give another folder as --output" in itself.stderr
+    assert f"{out}: holds the policy; give another folder as --output_dir" in itself.stderr
 
 
 def check_a_night_later(place: Path) -> None:
@@ -171,7 +171,7 @@ def check_a_night_later(place: Path) -> None:
     lists.write_text(lists.read_text().replace("list.c)", "list.c extra.cpp)"))
     flags = (
         f"--build_dir={configure(source, place / 'build-later')}",
-        f"--output={place / 'night'}",
+        f"--output_dir={place / 'night'}",
         f"--reuse_policy={place / 'out'}",
         f"--options={place / 'options.json'}",
         f"--clang_path={CLANG}",
@@ -213,14 +213,14 @@ def test_with_a_policy_that_ships_it_needs_no_training(
 ) -> None:
     (pretrained_dir / "random" / "saved_model.pb").write_bytes(b"may hold anything")
     flags = (f"--build_dir={build}", f"--clang_path={CLANG}", "--minutes=0.01")
-    printed = run_until("== 5/7", *flags, f"--output={tmp_path / 'searched'}")
+    printed = run_until("== 5/7", *flags, f"--output_dir={tmp_path / 'searched'}")
     assert "== 3/7 Training: none, pretrained:random decides" in printed
     assert "== 4/7 Search: 0.01 minutes, from the policy" in printed
     assert not (tmp_path / "searched" / "training").exists()
     assert NetworkWeights.load(tmp_path / "searched" / "policy").checksum() == shipped.checksum()
     assert not (tmp_path / "searched" / "policy" / "saved_model.pb").exists()
     # Nor is a policy needed.
-    alone = (f"--output={tmp_path / 'alone'}", "--warmstart_policy_dir=default", "--search_minutes=0.01")
+    alone = (f"--output_dir={tmp_path / 'alone'}", "--warmstart_policy_dir=default", "--search_minutes=0.01")
     assert "== 3/7 Training: none, the default decides" in run_until("== 4/7", *flags, *alone)
 
 
@@ -231,7 +231,7 @@ def test_it_trains_a_policy_that_ships_further(build: Path, shipped: NetworkWeig
     printed = run_until(
         "== 4/7",
         f"--build_dir={build}",
-        f"--output={further}",
+        f"--output_dir={further}",
         f"--clang_path={CLANG}",
         "--search_minutes=0",
         "--gin_bindings=train_eval.num_iterations=1",
@@ -252,7 +252,7 @@ def test_it_trains_a_policy_that_ships_further(build: Path, shipped: NetworkWeig
 @pytest.mark.slow
 def test_begun_without_training_it_can_be_trained_later(build: Path, tmp_path: Path) -> None:
     """That needs more of the default's decisions than were kept."""
-    flags = (f"--build_dir={build}", f"--clang_path={CLANG}", "--minutes=0.05", f"--output={tmp_path / 'alone'}")
+    flags = (f"--build_dir={build}", f"--clang_path={CLANG}", "--minutes=0.05", f"--output_dir={tmp_path / 'alone'}")
     default = "--warmstart_policy_dir=default"
     assert run(*flags, default, "--search_minutes=0.05").returncode == 0
     sizes = json.loads((tmp_path / "alone" / "report" / "summary.json").read_text())["targets"]
@@ -301,7 +301,7 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"build_dir": "build", "clang_path": "clang-99"}, ("clang-99: no such program on PATH",)),
         ({"build_dir": "build", "reuse_policy": "absent"}, ("absent: expected a policy", "train one first")),
         ({"build_dir": "build", "warmstart_policy_dir": "absent"}, ("absent: expected a policy", "train one first")),
-        ({"build_dir": "build", "output": "full"}, ("full: is not empty, and holds no optimisation",)),
+        ({"build_dir": "build", "output_dir": "full"}, ("full: is not empty, and holds no optimisation",)),
         ({"build_dir": "build", "minutes": "5", "search_minutes": "6"}, ("=6: expected at most --minutes=5",)),
         ({"build_dir": "build", "test_command": "'a"}, ("--test_command='a: cannot be split into words",)),
         ({"build_dir": "build", "objective": "speed"}, ("--objective=speed needs --benchmark=",)),
@@ -317,7 +317,7 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_a_mistake_is_one_line(flags: dict[str, str], words: tuple[str, ...], wrong: Path) -> None:
-    flags = {"output": "out", **flags}
+    flags = {"output_dir": "out", **flags}
     before = sorted(wrong.rglob("*"))
     result = run(*(f"--{name}={value}" for name, value in flags.items()), cwd=wrong)
     assert (result.returncode, "Traceback" in result.stderr) == (2, False), result.stderr
@@ -331,7 +331,7 @@ def test_a_mistake_is_one_line(flags: dict[str, str], words: tuple[str, ...], wr
 def test_without_cmake(wrong: Path, tmp_path: Path) -> None:
     """The CMake that configured the build is gone, and PATH has none."""
     (tmp_path / "clang-22").symlink_to(shutil.which(CLANG) or "")
-    result = run("--build_dir=nocmake", "--output=out", cwd=wrong, PATH=str(tmp_path))
+    result = run("--build_dir=nocmake", "--output_dir=out", cwd=wrong, PATH=str(tmp_path))
     assert result.returncode == 2
     assert re.search(r"error: cmake: no such program \(/gone/\S+ is gone\); install the package cmake", result.stderr)
 
@@ -342,7 +342,7 @@ def test_without_any_clang(wrong: Path, tmp_path: Path) -> None:
     code += "t.find_clang = functools.partial(t.find_clang, llvm_folders=()); "
     code += "from compiler_opt.tools import optimize; optimize.entry()"
     result = subprocess.run(
-        [sys.executable, "-c", code, "--build_dir=build", "--output=out"],
+        [sys.executable, "-c", code, "--build_dir=build", "--output_dir=out"],
         cwd=wrong,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": str(tmp_path)},
         capture_output=True,

@@ -31,8 +31,8 @@ def run(place: Path, tool: str, *arguments: str) -> "subprocess.CompletedProcess
 @pytest.mark.parametrize(
     ("tool", "arguments", "file", "text"),
     [
-        ("explain", ("--policy_path={}/policy", "--output_path={}/out"), "summary.json", "largest change first"),
-        ("corpus_stats", ("--output_path={}/out",), "statistics.json", "levels: -Oz 4"),
+        ("explain", ("--policy_path={}/policy", "--output_dir={}/out"), "summary.json", "largest change first"),
+        ("corpus_stats", ("--output_dir={}/out",), "statistics.json", "levels: -Oz 4"),
     ],
 )
 def test_json_is_what_the_file_has(tool: str, arguments: tuple[str, ...], file: str, text: str, place: Path) -> None:

@@ -38,9 +38,9 @@ def test_models_for_tests_and_their_combination(
     task: str, advice: tuple[str, Any], types: dict[str, Any], tmp_path: Path
 ) -> None:
     paths = [tmp_path / name for name in ("a", "b")]
-    for seed, path in enumerate(paths):
+    for seed, (path, flag) in enumerate(zip(paths, ("output_dir", "root_dir"), strict=True)):
         assert f"random weights, seed {seed}" in _run(
-            "generate_test_model", f"--compile_task={task}", f"--output_path={path}", f"--seed={seed}"
+            "generate_test_model", f"--compile_task={task}", f"--{flag}={path}", f"--seed={seed}"
         )
     first, second = (NetworkWeights.load(path) for path in paths)
     assert first.features == problems.load(task).decision.feature_names and first.metadata["problem"] == task
@@ -54,7 +54,7 @@ def test_models_for_tests_and_their_combination(
         *(f"--policy_path={path}" for path in paths),
         f"--feature={feature}",
         f"--threshold={threshold!r}",
-        f"--output_path={output}",
+        f"--output_dir={output}",
     )
     assert f"2 policies, by {feature} at {threshold:g}, dense layers 34-34-2" in printed
     for path in (paths[0], output):
@@ -82,6 +82,6 @@ def test_the_seed_gives_the_weights(task: str, num_outputs: int) -> None:
     ],
 )
 def test_no_model_for_tests(arguments: list[str], message: str, tmp_path: Path) -> None:
-    result = programs.run("compiler_opt/tools/generate_test_model.py", *arguments, f"--output_path={tmp_path / 'a'}")
+    result = programs.run("compiler_opt/tools/generate_test_model.py", *arguments, f"--output_dir={tmp_path / 'a'}")
     assert result.returncode == 2 and message in result.stderr
     assert not list(tmp_path.iterdir())

@@ -5,7 +5,7 @@
 prints the mean absolute percentage error on $BLOCKS/held_out.npz of each model of blocks, and of baselines that are
 fitted to $BLOCKS/train.npz (docs/throughput.md).
 
-    compiler_opt cost_model evaluate --data_path=$CORPUS/held_out --model_dir=$OUTPUT/model --output_path=$ERRORS
+    compiler_opt cost_model evaluate --data_path=$CORPUS/held_out --model_dir=$OUTPUT/model --output_dir=$ERRORS
 
 compiles each module once, and prints the errors of a model of ir2native: of functions, and the bias of module sums
 (docs/cost_models.md). Writes `errors.json`, `functions.csv` with every prediction, and what was read of the modules, by
@@ -46,7 +46,7 @@ _LABEL_SOURCE = flags.DEFINE_string("label_source", None, "Which labels, if the 
 _THREADS = flags.DEFINE_integer("num_threads", 1, "Threads of TensorFlow.", 1)
 
 _CORPUS = shared_flags.CorpusFlags(required=False)
-_OUTPUT_PATH = shared_flags.path("output_path", "With --data_path: folder for errors.json, functions.csv and the rest.")
+_OUTPUT_DIR = shared_flags.path("output_dir", "With --data_path: folder for errors.json, functions.csv and the rest.")
 _KIND = flags.DEFINE_enum("kind", None, list(KINDS), "What corrects ir2native's sizes; by default what was chosen.")
 _CLANG_PATH = shared_flags.clang_path()
 _SAMPLE = flags.DEFINE_integer(
@@ -62,10 +62,10 @@ def entry() -> None:
         raise ConfigError("expected either --blocks_dir, for models of blocks, or --data_path, for one of ir2native")
     if _BLOCKS_DIR.value is not None:
         _evaluate_on_blocks(_BLOCKS_DIR.value)
-    elif _OUTPUT_PATH.value is None or len(_MODEL_DIR.value) != 1:
-        raise ConfigError("expected one --model_dir, and --output_path, with --data_path")
+    elif _OUTPUT_DIR.value is None or len(_MODEL_DIR.value) != 1:
+        raise ConfigError("expected one --model_dir, and --output_dir, with --data_path")
     else:
-        _evaluate_on_functions(Path(_MODEL_DIR.value[0]), _OUTPUT_PATH.value)
+        _evaluate_on_functions(Path(_MODEL_DIR.value[0]), _OUTPUT_DIR.value)
 
 
 def _evaluate_on_blocks(blocks_dir: Path) -> None:
@@ -119,7 +119,7 @@ def _evaluate_on_functions(model_dir: Path, output: Path) -> None:
     corpus, toolchain = _CORPUS.read(_CLANG_PATH.value)
     model.check(toolchain)
     kind = _KIND.value or model.chosen
-    with exclusive_directory(output, "--output_path"):
+    with exclusive_directory(output, "--output_dir"):
         sample, workers = corpus.sample(_SAMPLE.value, _SEED.value), entry_point.num_workers(_NUM_WORKERS.value)
         data, failures = read_corpus(sample, toolchain, output / "dataset", "functions", num_workers=workers)
         predicted = model.predict(data, kind)

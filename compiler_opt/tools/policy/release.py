@@ -12,7 +12,7 @@ in place of --training_dirs, and --margins=0 to keep its margin.
 
 An evaluation of the released policy on other projects then completes its card:
 
-    compiler_opt evaluate --data_path=$HELD_OUT --policy_path=pretrained:NAME --output_path=$RESULTS
+    compiler_opt evaluate --data_path=$HELD_OUT --policy_path=pretrained:NAME --output_dir=$RESULTS
     compiler_opt policy release --name=NAME --evaluation=$RESULTS
 """
 

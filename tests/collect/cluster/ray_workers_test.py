@@ -208,7 +208,7 @@ def test_a_training_with_one_worker_has_the_history_of_a_local_one(
     _weights().save(tmp_path / "start")
     histories = []
     for name, flags in (("local", []), ("ray", ["--worker_manager=ray", f"--ray_address={cluster.address}"])):
-        command = [sys.executable, "-m", "compiler_opt.rl.train_locally", f"--root_dir={tmp_path / name}"]
+        command = [sys.executable, "-m", "compiler_opt.rl.train_locally", f"--output_dir={tmp_path / name}"]
         command += [f"--data_path={corpus.root}", f"--warmstart_policy_dir={tmp_path / 'start'}", "--num_workers=1"]
         command += ["--clang_path=clang-22", "--seed=3", f"--gin_files={ROOT}/gin_configs/inlining/ppo_nn_agent.gin"]
         command += [f"--gin_bindings={setting}" for setting in _SETTINGS]

@@ -41,7 +41,7 @@ class _Runs:
         result = programs.run(
             "compiler_opt/rl/train_locally.py",
             f"--compile_task={self._problem}",
-            f"--root_dir={self._directory / algorithm}",
+            f"--output_dir={self._directory / algorithm}",
             f"--data_path={self._directory / 'corpus'}",
             f"--vocab_path={self._directory / 'vocabulary'}",
             f"--gin_files=gin_configs/{self._problem}/{algorithm}_nn_agent.gin",

@@ -48,11 +48,16 @@ MISTAKES = (
     Mistake(
         "import into itself",
         ("import_policy",),
-        {"output_path": "policy"},
-        ("--output_path=policy: is the policy to import; expected another folder",),
+        {"output_dir": "policy"},
+        ("--output_dir=policy: is the policy to import; expected another folder",),
     ),
-    Mistake("policy without a name", ("deploy",), {"policy": "pretrained:"}, ("pretrained:: no such policy",)),
-    Mistake("policy of no name", ("deploy",), {"policy": ""}, ("--policy", "expected the folder of a policy, or pre")),
+    Mistake("policy without a name", ("deploy",), {"policy_path": "pretrained:"}, ("pretrained:: no such policy",)),
+    Mistake(
+        "policy of no name",
+        ("deploy",),
+        {"policy_path": ""},
+        ("--policy_path", "expected the folder of a policy, or pre"),
+    ),
     Mistake(
         "policy to start from that does not ship",
         ("train_locally",),
@@ -62,24 +67,23 @@ MISTAKES = (
     *(
         Mistake(
             "policy of TensorFlow's",
-            tools,
-            {flag: policy},
+            ("deploy", "evaluate", "export_policy"),
+            {"policy_path": policy},
             (f"{policy}: is a policy in TensorFlow's form", f"compiler_opt import_policy --policy_path={policy}"),
         )
-        for tools, flag in ((("deploy",), "policy"), (("evaluate", "export_policy"), "policy_path"))
         for policy in ("policy-saved-model", "policy-saved-model/model.tflite")
     ),
-    Mistake("policy missing", ("deploy",), {"policy": "no/such/policy"}, ("no/such/policy: expected a policy",)),
+    Mistake("policy missing", ("deploy",), {"policy_path": "no/such/policy"}, ("no/such/policy: expected a policy",)),
     Mistake(
         "margin", ("deploy", "evaluate", "export_policy"), {"margin": "inf"}, ("margin: expected a finite number",)
     ),
     Mistake("margins", ("policy margin",), {"margins": "0,much"}, ("--margins=0,much: expected numbers",)),
     Mistake("margin twice", ("policy margin",), {"margins": "1,1.0"}, ("--margins: expected 1 to 8 different",)),
-    Mistake("policy damaged", ("deploy",), {"policy": "policy-damaged"}, ("policy-damaged/network.npz: damaged",)),
+    Mistake("policy damaged", ("deploy",), {"policy_path": "policy-damaged"}, ("policy-damaged/network.npz: damaged",)),
     Mistake(
         "policy for other features",
         ("deploy",),
-        {"policy": "policy-other"},
+        {"policy_path": "policy-other"},
         ("policy-other: ", "number_of_moons", "use the compiler that it was trained with"),
     ),
     Mistake(
@@ -101,10 +105,12 @@ MISTAKES = (
     Mistake(
         "versions of a folder",
         ("deploy",),
-        {"output": "corpus", "versioned": "true"},
+        {"output_dir": "corpus", "versioned": "true"},
         ("corpus: expected nothing, or the link of an earlier --versioned",),
     ),
-    Mistake("output is a file", ("deploy",), {"output": "file"}, ("file: expected the name of a folder", "another")),
+    Mistake(
+        "output is a file", ("deploy",), {"output_dir": "file"}, ("file: expected the name of a folder", "another")
+    ),
     Mistake(
         "policy to start from missing",
         ("train_locally",),

@@ -172,6 +172,10 @@ MISTAKES = (
         {"output_dir": "found"},
         ("search_state.json: not the state of a search", "remove the file to start over"),
     ),
+    Mistake("a former flag for the folder", ("deploy", "optimize"), {"output": "x"}, ("Did you mean: output_dir",)),
+    Mistake("a file's flag for a folder", ("evaluate", "import_policy"), {"output_path": "x"}, ("mean: output_dir",)),
+    Mistake("a former flag for policies", ("deploy",), {"policy": "x"}, ("Did you mean: policy_path",)),
+    Mistake("a former limit", ("train_locally", "search"), {"max_minutes": "1"}, ("Did you mean: minutes",)),
     *(
         Mistake(f"output folder {name}", (tool,), {flag: path}, (f"{path}", "cannot be written", "another"))
         for tool, flag in OUTPUT_FLAG.items()

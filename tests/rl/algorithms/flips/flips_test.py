@@ -95,7 +95,7 @@ class _Runs:
         """Its history and its policy."""
         result = programs.run(
             "compiler_opt/rl/train_locally.py",
-            f"--root_dir={self.place / name}",
+            f"--output_dir={self.place / name}",
             f"--data_path={self.place / 'corpus'}",
             f"--vocab_path={self.place / 'vocabulary'}",
             "--clang_path=clang-22",
