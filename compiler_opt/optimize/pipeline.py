@@ -40,6 +40,10 @@ class ProgramObjective(abc.ABC, Generic[_Found, _Result]):
         """Whether an optimisation starts again if it is finished, or has another identity."""
         return False
 
+    def levels(self, settings: OptimizeSettings) -> str:
+        """The optimisation level of all files, or those that are tried, such as `-O2, or at -O3 if that pays`."""
+        return settings.level
+
     @abc.abstractmethod
     def check(self, toolchain: Toolchain, settings: OptimizeSettings) -> None:
         """Raises CompilerOptError if something is missing, before anything is built."""
@@ -84,7 +88,7 @@ def optimize(
     with exclusive_directory(settings.output, "--output_dir"):
         folder = settings.output.absolute()
         state = State(folder, identity, echo, start_over=objective.starts_over)
-        notes = [*program.notes(settings.level)]
+        notes = [*program.notes(objective.levels(settings))]
         run = Optimization(program, toolchain, settings, folder, state, echo, notes, objective.num_headings)
         for note in run.notes:
             echo(note)

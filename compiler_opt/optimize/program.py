@@ -161,7 +161,10 @@ class Program(abc.ABC):
 
     @abc.abstractmethod
     def notes(self, level: str) -> Sequence[str]:
-        """Sentences about differences from the user's own build, at the optimisation level of all variants."""
+        """Sentences about differences from the user's own build; `level` says at which one its variants are compiled.
+
+        How many there are does not depend on `level`.
+        """
 
     @abc.abstractmethod
     def prepare(self, variant: Variant) -> None:

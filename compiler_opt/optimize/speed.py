@@ -90,6 +90,11 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
     def quantity(self) -> str:
         return self.metric
 
+    def levels(self, settings: OptimizeSettings) -> str:
+        tried = [word for _, options in self.program_steps for word in options if word.startswith("-O")]
+        others = "".join(f", or at {level} if that pays" for level in tried if level != settings.level)
+        return f"{settings.level}{others}"
+
     def check(self, toolchain: Toolchain, settings: OptimizeSettings) -> None:
         toolchain.tool("llvm-readobj")
         profiles.check(toolchain)
@@ -194,7 +199,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             targets=targets,
             tests=tests,
             costs=run.state.costs(),
-            notes=tuple(run.notes),
+            notes=_notes(run, best),
             provenance=facts,
             compilers=(str(variant.compilers.c), str(variant.compilers.cxx)),
             options=(run.settings.level, best.profile.use(run)[0], *best.options),
@@ -247,3 +252,10 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             return Searched(minutes, len(found.decisions), compiles, found.hot_functions)
 
         return steps.search(run, [what, best.options, PROGRAM.identity(run)], _BUDGET, find)
+
+
+def _notes(run: Optimization, best: Best) -> tuple[str, ...]:
+    """The notes, of which the program's say at which level the builds are compiled in the end."""
+    plain, optimized = run.settings.level, best.level(run)
+    own = run.program.notes(plain if optimized == plain else f"{plain}, and at {optimized} in the optimised build")
+    return (*own, *run.notes[len(own) :])

@@ -90,8 +90,9 @@ _REUSE_POLICY = shared_flags.policy(
     "reuse_policy", "The policy, or folder of an earlier optimisation with its policy, to reuse without training."
 )
 _OPTIONS = OptionsFlag(
-    "Options of LLVM's passes to begin from, at the optimisation level of all files: {forms}. The policy and the "
-    "decisions are found and deployed with them. What the compiler cannot take is left out."
+    "Options of LLVM's passes, for the optimisation level of all files: {forms}. For size, the policy and the "
+    "decisions are found and deployed with them; for speed, they are tried first, and kept if they pay. What the "
+    "compiler cannot take is left out."
 )
 _TEST_COMMAND = flags.DEFINE_string(
     "test_command",
@@ -132,7 +133,9 @@ _BYTES_PER_PERCENT = flags.DEFINE_float(
     "For speed: how many bytes of text one percent of the metric counts as; by default a twentieth of the text.",
     0.0,
 )
-_LEVEL = flags.DEFINE_enum("level", "O2", ["O2", "O3"], "With a benchmark: the optimisation level of all files.")
+_LEVEL = flags.DEFINE_enum(
+    "level", "O2", ["O2", "O3"], "With a benchmark: the optimisation level; for speed at O2, O3 is tried, too."
+)
 _TRUST_CORPUS = flags.DEFINE_bool("trust_corpus", False, shared_flags.TRUST_CORPUS)
 _CLANG_PATH = shared_flags.clang_path(
     "The clang to use; by default the build's own if it can run policies, otherwise the newest one installed."

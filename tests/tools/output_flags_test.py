@@ -8,6 +8,7 @@ import pytest
 
 from tests import programs
 from tests.inlining_networks import never_inline
+from tests.optimize import speed_programs
 from tests.small_corpus import make_small_corpus
 
 CLANG = "clang-22"
@@ -39,6 +40,27 @@ def test_json_is_what_the_file_has(tool: str, arguments: tuple[str, ...], file: 
     result = run(place, tool, "--json", *(argument.format(place) for argument in arguments))
     assert json.loads(result.stdout) == json.loads((place / "out" / file).read_text())
     assert text in result.stderr
+
+
+def test_json_of_a_faster_program(tmp_path: Path) -> None:
+    commands = speed_programs.database(tmp_path / "source")
+    result = programs.run(
+        "compiler_opt.tools.optimize",
+        "--json",
+        "--objective=speed",
+        "--benchmark=linked/bench 50",
+        "--minutes=0",
+        f"--compile_commands={commands}",
+        f"--link_command={speed_programs.link_command()}",
+        f"--output_dir={tmp_path / 'out'}",
+        f"--clang_path={CLANG}",
+        "--num_workers=2",
+    )
+    assert result.returncode == 0, result.stderr
+    printed = json.loads(result.stdout)
+    assert printed == json.loads((tmp_path / "out" / "report" / "summary.json").read_text())
+    assert printed["metric"] == "instructions" and printed["steps"]
+    assert "Kept" in result.stderr and "== 4/7 Options" in result.stderr
 
 
 def test_quiet_json_is_all(place: Path) -> None:
