@@ -156,7 +156,7 @@ HOLD = """
 import sys
 from pathlib import Path
 from compiler_opt.files import exclusive_directory
-with exclusive_directory(Path(sys.argv[1]), "--output"):
+with exclusive_directory(Path(sys.argv[1]), "--output_dir"):
     print("there", flush=True)
     sys.stdin.read()
 """
@@ -170,27 +170,29 @@ def test_another_process_is_kept_out_until_the_first_has_ended(tmp_path: Path) -
         assert child.stdout is not None
         assert child.stdout.readline() == b"there\n"
         with (
-            pytest.raises(OutputError, match="another process is working in it; wait for it, or give another --output"),
-            exclusive_directory(tmp_path, "--output"),
+            pytest.raises(
+                OutputError, match="another process is working in it; wait for it, or give another --output_dir"
+            ),
+            exclusive_directory(tmp_path, "--output_dir"),
         ):
             pass
         child.kill()
-    with exclusive_directory(tmp_path, "--output"):
+    with exclusive_directory(tmp_path, "--output_dir"):
         pass
     assert tmp_path.is_dir()
 
 
 def test_a_new_folder_that_stays_empty_is_removed(tmp_path: Path) -> None:
-    with exclusive_directory(tmp_path / "new" / "folder", "--output"):
+    with exclusive_directory(tmp_path / "new" / "folder", "--output_dir"):
         # A process that is refused does not remove it.
-        with pytest.raises(OutputError), exclusive_directory(tmp_path / "new" / "folder", "--output"):
+        with pytest.raises(OutputError), exclusive_directory(tmp_path / "new" / "folder", "--output_dir"):
             pass
         assert (tmp_path / "new" / "folder").is_dir()
     assert not (tmp_path / "new" / "folder").exists()
     (tmp_path / "file").touch()
     with (
-        pytest.raises(OutputError, match="expected the name of a folder, found a file; give another --output"),
-        exclusive_directory(tmp_path / "file", "--output"),
+        pytest.raises(OutputError, match="expected the name of a folder, found a file; give another --output_dir"),
+        exclusive_directory(tmp_path / "file", "--output_dir"),
     ):
         pass
 
@@ -309,7 +311,7 @@ def test_temporaries_are_removed_and_moved_folders_restored(tmp_path: Path) -> N
     theirs = [tmp_path / name for name in (".file.partial", "file.12345678.partial", ".x.12345678.partial.txt")]
     for path in theirs:
         path.touch()
-    with exclusive_directory(tmp_path, "--output"):
+    with exclusive_directory(tmp_path, "--output_dir"):
         assert (tmp_path / "run" / "file").read_text() == "old"
         assert sorted(tmp_path.iterdir()) == sorted([*theirs, tmp_path / "run"])
     # An old folder is not restored if there is a new one; temporaries of other folders stay.

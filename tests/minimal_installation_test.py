@@ -84,7 +84,7 @@ WORKING = {
         ("--input_dir=corpus", "--output_dir=made", "--default_args=-cc1 -Oz"),
         "4 modules",
     ),
-    "combine_training_corpus": ("tools.combine_training_corpus", ("--output_dir=.",), ""),
+    "combine_training_corpus": ("tools.combine_training_corpus", ("--root_dir=.",), ""),
     "search": (
         "tools.search",
         ("--data_path=corpus", "--output_dir=found", "--budget=3", "--policy_path=pretrained:cheap"),

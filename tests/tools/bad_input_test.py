@@ -30,7 +30,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     place = tmp_path_factory.mktemp("place")
     make_place(place)
     # The tests are the other process that works in this one.
-    with exclusive_directory(place / "held", "--output"):
+    with exclusive_directory(place / "held", "--output_dir"):
         yield place
 
 
