@@ -171,6 +171,16 @@ def test_log_lines_begin_with_the_time(tmp_path: Path) -> None:
     assert re.fullmatch(f"{time} warning: two\n{time} error: three\n", quiet)
 
 
+def test_every_command_with_flags_is_made_here() -> None:
+    """So all of them log in the same way."""
+    for folder in ("compiler_opt", "benchmarks", "studies"):
+        for path in (ROOT / folder).rglob("*.py"):
+            text = path.read_text()
+            assert path.name == "entry_point.py" or not re.search(r"\bapp\.run\(|absl import .*\bapp\b", text), path
+            if "__main__" in text and re.search(r"\bflags\.DEFINE|\bshared_flags\.", text):
+                assert "@entry_point.command\n" in text, path
+
+
 @pytest.mark.parametrize("flags", [(), ("--quiet",)])
 def test_quiet_shows_no_bar(flags: tuple[str, ...], tmp_path: Path) -> None:
     head = "from compiler_opt.progress_bar import progress_bar"
