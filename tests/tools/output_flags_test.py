@@ -42,6 +42,7 @@ def test_json_is_what_the_file_has(tool: str, arguments: tuple[str, ...], file: 
     assert text in result.stderr
 
 
+@pytest.mark.slow
 def test_json_of_a_faster_program(tmp_path: Path) -> None:
     commands = speed_programs.database(tmp_path / "source")
     result = programs.run(
@@ -55,6 +56,7 @@ def test_json_of_a_faster_program(tmp_path: Path) -> None:
         f"--output_dir={tmp_path / 'out'}",
         f"--clang_path={CLANG}",
         "--num_workers=2",
+        timeout_s=550,
     )
     assert result.returncode == 0, result.stderr
     printed = json.loads(result.stdout)
