@@ -57,7 +57,7 @@ _PACKAGES = flags.DEFINE_list(
 _MOST_NEEDED = flags.DEFINE_integer(
     "most_needed",
     0,
-    "Instead, this many packages in C and as many in C++, those that most other packages need, of 0.2 to 8 MB "
+    "Instead, this many packages in C and as many in C++, those that most other packages need, of 0.2 to 2 MB "
     "installed, without ready-made projects, which policies and options were chosen by.",
     0,
 )
