@@ -239,7 +239,8 @@ see_to_cpp_headers() {
 # What the tests build with besides clang: C++ by g++, CMake projects (CMake itself is in .venv) by Make and Ninja,
 # through ccache, and a package by dpkg-dev, which wants build-essential; they measure with valgrind and perf, csmith makes
 # programs for them, and zsh completes. Builds of C++20 modules run clang-scan-deps, and links gold, which some versions
-# have in a package of its own; what records profiles needs a runtime, whose package has those of fuzzers, too.
+# have in a package of its own; reports are opened in a browser; what records profiles needs a runtime, whose package has
+# those of fuzzers, too.
 see_to_test_tools() {
   local tool version packages=()
   for tool in ninja make ccache g++ valgrind zsh dpkg-buildpackage; do
@@ -261,6 +262,7 @@ see_to_test_tools() {
   done
   if ! command -v perf >/dev/null && { ! can_apt || apt_has linux-perf; }; then packages+=(linux-perf); fi
   if ! command -v csmith >/dev/null && { ! can_apt || apt_has csmith; }; then packages+=(csmith libcsmith-dev); fi
+  if ! command -v chromium >/dev/null && { ! can_apt || apt_has chromium; }; then packages+=(chromium); fi
   for version in "${PREFERRED_CLANGS[@]}"; do
     compgen -G "$("clang-$version" -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.profile*.a" >/dev/null && continue
     if ! can_apt || apt_has "libclang-rt-$version-dev"; then packages+=("libclang-rt-$version-dev"); fi

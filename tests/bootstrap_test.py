@@ -170,7 +170,7 @@ def test_what_the_tests_build_with(checkout: Checkout) -> None:
     checkout.add("dpkg-query", "#!/usr/bin/env bash\nexit 1\n")
     done = checkout.bootstrap("--both-clangs")
     wanted = "ninja-build make ccache g++ valgrind zsh dpkg-dev build-essential binutils-gold clang-tools-22 "
-    wanted += "clang-tools-19 linux-perf csmith libcsmith-dev libclang-rt-22-dev libclang-rt-19-dev"
+    wanted += "clang-tools-19 linux-perf csmith libcsmith-dev chromium libclang-rt-22-dev libclang-rt-19-dev"
     assert done.returncode == 2 and wanted in done.stderr
     for version in (22, 19):
         checkout.add(f"clang-{version}", f"#!/usr/bin/env bash\necho {checkout.directory}\n")
@@ -187,6 +187,7 @@ def test_what_the_tests_build_with(checkout: Checkout) -> None:
         "ld.gold",
         "perf",
         "csmith",
+        "chromium",
         "clang-scan-deps-19",
         "clang-scan-deps-22",
     ):

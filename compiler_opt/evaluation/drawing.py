@@ -39,6 +39,10 @@ _ON_WHITE = {
 PERCENT_TICKS = FuncFormatter(lambda value, _: f"{value:+g}%".replace("-", MINUS) if value else "0%")
 
 
+_TICK_POINTS = 42
+"""The width of a label such as `+1000%` and of the space around it."""
+
+
 def percentages(values: Sequence[float]) -> list[float]:
     return [100 * value for value in values]
 
@@ -89,7 +93,18 @@ def svg_file(figure: Figure, name: str) -> str:
     return svg
 
 
+def axes_points(axes: Axes) -> float:
+    """The width of axes as the layout makes it, without labels."""
+    figure = axes.figure
+    figure.draw_without_rendering()
+    return float(axes.get_window_extent().width * 72 / figure.dpi)
+
+
 def _drawn(figure: Figure, name: str) -> str:
+    for axes in figure.axes:
+        locator = axes.xaxis.get_major_locator()
+        if isinstance(locator, MaxNLocator):
+            locator.set_params(nbins=max(2, min(6, int(axes_points(axes) / _TICK_POINTS))))
     buffer = io.StringIO()
     # The salt makes identifiers differ between the plots of a page, and equal between runs.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):

@@ -7,11 +7,11 @@ from typing import Any
 
 from compiler_opt.evaluation.attribution import DecisionChange
 from compiler_opt.evaluation.explain import Explanation, ProjectExplanation
-from compiler_opt.evaluation.report_parts import linked_cells, write_report
+from compiler_opt.evaluation.report_parts import change_headline, linked_cells, write_report
 from compiler_opt.evaluation.results import PARTS
 from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.report import page
-from compiler_opt.report.formatting import bytes_text, change_text, count_text, cxx_name, signed_bytes_text
+from compiler_opt.report.formatting import bytes_text, change_text, count_text, cxx_names, signed_bytes_text
 from compiler_opt.report.table import Cell, Change, Table, size_cells
 
 _MAX_ROWS = 20
@@ -109,6 +109,7 @@ def render(explanation: Explanation) -> str:
         "explanation.html",
         title=f"{second} against {first}: {change_text(change)} linked text",
         explanation=explanation,
+        headline=_headline(explanation, change),
         first=first,
         second=second,
         cards=_cards(explanation, change, code_change),
@@ -116,8 +117,15 @@ def render(explanation: Explanation) -> str:
         functions=_functions(explanation, _MAX_PAGE_ROWS),
         decisions=_decisions(explanation, _MAX_PAGE_ROWS),
         has_measured=any(decision.linked is not None for _, decision in explanation.decisions()),
-        failures=Table(["where", "reason"], list(explanation.failures.items()), num_text_columns=2),
+        failures=Table(["where", "reason"], list(explanation.failures.items()), wrapped=frozenset({0, 1})),
     )
+
+
+def _headline(explanation: Explanation, change: float | None) -> str:
+    first, second = explanation.policies
+    if change is None:
+        return f"{second} against {first}: nothing could be linked"
+    return change_headline("Linked text", change, ("smaller", "bigger"), first)
 
 
 def _cards(explanation: Explanation, change: float | None, code_change: float | None) -> list[tuple[str, Cell, str]]:
@@ -160,27 +168,33 @@ def _projects(explanation: Explanation) -> Table:
 
 def _functions(explanation: Explanation, limit: int) -> Table:
     first, second = explanation.policies
+    shown = explanation.functions()[:limit]
+    names = cxx_names(explanation.name(function.name) for _, function in shown)
     rows = [
         [
-            cxx_name(explanation.name(function.name)),
+            names[explanation.name(function.name)],
             project,
             bytes_text(function.first_bytes),
             bytes_text(function.second_bytes),
             _rounded(function.change),
             str(len(function.decisions)),
         ]
-        for project, function in explanation.functions()[:limit]
+        for project, function in shown
     ]
-    return Table(["function", "project", first, second, "bytes", "decisions"], rows, num_text_columns=2)
+    return Table(
+        ["function", "project", first, second, "bytes", "decisions"], rows, num_text_columns=2, wrapped=frozenset({0})
+    )
 
 
 def _decisions(explanation: Explanation, limit: int) -> Table:
     decisions = explanation.decisions()
     measured = any(decision.linked is not None for _, decision in decisions)
+    shown = decisions[:limit]
+    names = cxx_names(explanation.name(who) for _, each in shown for who in (each.site.callee, each.site.caller))
     rows = []
-    for project, decision in decisions[:limit]:
+    for project, decision in shown:
         row = [
-            " into ".join(cxx_name(explanation.name(who)) for who in (decision.site.callee, decision.site.caller))
+            " into ".join(names[explanation.name(who)] for who in (decision.site.callee, decision.site.caller))
             + (f" (call {decision.site.ordinal + 1})" if decision.site.ordinal else ""),
             project,
             f"{_action(decision.first)} -> {_action(decision.second)}",

@@ -7,9 +7,19 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
-from compiler_opt.evaluation.drawing import COLORS, PERCENT_TICKS, legend, percentages, side, style_axes, svg, svg_file
+from compiler_opt.evaluation.drawing import (
+    COLORS,
+    PERCENT_TICKS,
+    axes_points,
+    legend,
+    percentages,
+    side,
+    style_axes,
+    svg,
+    svg_file,
+)
 from compiler_opt.evaluation.history import Curve, History, smoothed
 from compiler_opt.evaluation.importance import Importance
 from compiler_opt.evaluation.results import DEFAULT, PARTS, Evaluation, ProjectResult
@@ -20,6 +30,9 @@ _HUES = ("#3d7bd9", "#d9822b", "#2f9e6b", "#d9534a", "#8b5fbf", "#8a8f96", "#c25
 _LINE_STYLES = ("-", "--", ":")
 _MARKERS = "osD^vP"
 _MAX_PROJECTS = 60
+_MAX_BAR_LABEL, _MAX_CURVE_LABEL, _MAX_TICK_LABEL = 36, 28, 14
+_BAR_TEXT_POINTS = 46
+"""The width of a text such as `+100.00%` and of the space around it."""
 _MAX_FEATURES = 60
 
 
@@ -34,7 +47,8 @@ def project_bars(evaluation: Evaluation) -> Markup:
     ratios = [3, 2] if baselines else [1]
     bars, *others = figure.subplots(1, len(ratios), sharey=True, squeeze=False, width_ratios=ratios)[0]
     changes = [project.linked_change(evaluation.policy) or 0 for project in projects]
-    _bars(bars, [project.name for project in projects], changes)
+    alone = [[project.linked_change(name) or 0 for name in evaluation.alone] for project in projects]
+    _bars(bars, [project.name for project in projects], changes, alone)
     style_axes(bars, f"{evaluation.policy}: change of linked text", zero_line=True)
     if evaluation.alone:
         _points(bars, projects, evaluation.alone)
@@ -63,7 +77,7 @@ def part_bars(evaluation: Evaluation) -> Markup:
         axes.barh(places, values, left=left, height=0.62, color=color, label=part)
         ends[False] += np.minimum(values, 0)
         ends[True] += np.maximum(values, 0)
-    axes.set_yticks(places, [plot_label(project.name) for project in projects])
+    axes.set_yticks(places, [plot_label(project.name, _MAX_BAR_LABEL) for project in projects])
     axes.set_ylim(-0.6, len(projects) - 0.4)
     style_axes(axes, f"{evaluation.policy}: bytes of each part over all text of the default", zero_line=True)
     if axes.containers:
@@ -103,7 +117,7 @@ def change_bars(names: Sequence[str], changes: Sequence[float], label: str) -> M
 
 def trade_off(names: Sequence[str], sizes: Sequence[float], costs: Sequence[float], labels: tuple[str, str]) -> Markup:
     """Relative changes of a size and of a cost as points with names, joined in order; both began at the origin."""
-    figure = Figure(figsize=(5.6, 3.4), layout="constrained")
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
     axes = figure.subplots()
     x, y = percentages(sizes), percentages(costs)
     axes.plot(x, y, "o-", color=COLORS["accent"], markersize=4, linewidth=1)
@@ -121,27 +135,36 @@ def _bar_figure(num_bars: int) -> Figure:
     return Figure(figsize=(9, 0.9 + 0.34 * max(2, num_bars)), layout="constrained")
 
 
-def _bars(axes: Axes, names: Sequence[str], changes: Sequence[float]) -> None:
-    """Draws relative changes as bars, the last on top."""
+def _bars(
+    axes: Axes, names: Sequence[str], changes: Sequence[float], points: Sequence[Sequence[float]] | None = None
+) -> None:
+    """Draws relative changes as bars, the last on top; their texts are beyond these points, too."""
     percent = percentages(changes)
+    beside = [percentages(each) for each in points] if points is not None else [[] for _ in percent]
+    ends = [min(c, *p, 0) if c < 0 else max(c, *p, 0) for c, p in zip(percent, beside, strict=True)]
     places = np.arange(len(percent))
     axes.barh(places, percent, height=0.62, color=[side(change) for change in percent])
-    for place, change in zip(places, percent, strict=True):
+    for place, change, end in zip(places, percent, ends, strict=True):
         axes.annotate(
             change_text(change / 100),
-            (change, place),
-            xytext=(-4 if change < 0 else 4, 0),
+            (end, place),
+            xytext=(-5 if change < 0 else 5, 0),
             textcoords="offset points",
             ha="right" if change < 0 else "left",
             va="center",
             color=COLORS["text"],
             fontsize=9,
         )
-    low, high = min([0, *percent]), max([0, *percent])
-    room = 0.22 * max(high - low, 0.05)
-    axes.set_xlim(low - (room if low < 0 else room / 4), high + (room if high > 0 else room / 4))
-    axes.set_yticks(places, [plot_label(name) for name in names])
+    axes.set_yticks(places, [plot_label(name, _MAX_BAR_LABEL) for name in names])
     axes.set_ylim(-0.6, len(percent) - 0.4)
+    low, high = min([0, *ends]), max([0, *ends])
+    length = max(high - low, 0.05)
+    axes.set_xlim(low - length / 20, high + length / 20)
+    # Room for the texts at the ends of the bars, of which the layout decides how long these are.
+    share = min(0.35, _BAR_TEXT_POINTS / axes_points(axes))
+    sides = max(1, (low < 0) + (high > 0))
+    room = length * share / (1 - sides * share)
+    axes.set_xlim(low - (room if low < 0 else room / 6), high + (room if high > 0 else room / 6))
 
 
 def module_distribution(evaluation: Evaluation) -> Markup:
@@ -188,6 +211,10 @@ def size_scatter(evaluation: Evaluation) -> Markup:
     axes.scatter(sizes, changes, s=11, c=[side(change) for change in changes] or None, alpha=0.55, linewidths=0)
     axes.axhline(0, color=COLORS["muted"], linewidth=0.8)
     axes.set_xscale("log")
+    # Powers of ten have exponents that nobody can read on a narrow screen.
+    plain, nothing = FuncFormatter(lambda value, _: f"{value:,.0f}"), NullFormatter()
+    axes.xaxis.set_major_formatter(plain)
+    axes.xaxis.set_minor_formatter(plain if len(sizes) and sizes.max() < 5 * sizes.min() else nothing)
     axes.yaxis.set_major_formatter(PERCENT_TICKS)
     axes.set_ylabel("change of object text", color=COLORS["muted"], fontsize=9)
     style_axes(axes, "object text of the module under the default, bytes", percent=False, grid="y")
@@ -223,6 +250,7 @@ def training_curve(history: History | None) -> Markup | None:
     axes.set_ylabel("reward (relative reduction of the score)", color=COLORS["muted"], fontsize=9)
     axes.yaxis.set_major_formatter(PERCENT_TICKS)
     style_axes(axes, "compilations", percent=False, grid="y")
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     legend(axes, ncols=3)
     return svg(figure, "training")
@@ -245,6 +273,7 @@ def comparison_curves(
     for number, (name, runs) in enumerate(curves.items()):
         color = _HUES[number % len(_HUES)]
         style = _LINE_STYLES[number // len(_HUES) % len(_LINE_STYLES)]
+        name_shown = plot_label(name, _MAX_CURVE_LABEL)
         for curve, is_complete in zip(runs, complete[name], strict=True):
             if curve.compiles:
                 filled = {"fillstyle": "full" if is_complete else "none"}
@@ -253,13 +282,13 @@ def comparison_curves(
             curve for curve, is_complete in zip(runs, complete[name], strict=True) if is_complete and curve.compiles
         ]
         if not whole:
-            means.plot([], [], style, color=color, linewidth=2, label=f"{plot_label(name)} (no complete run)")
+            means.plot([], [], style, color=color, linewidth=2, label=f"{name_shown} (no complete run)")
             continue
         # At the compiles of all runs, as far as all of them go.
         last = min(curve.compiles[-1] for curve in whole)
         places = sorted({place for curve in whole for place in curve.compiles if place <= last})
         values = 100 * np.array([np.interp(places, curve.compiles, curve.values) for curve in whole])  # [runs, places]
-        means.plot(places, values.mean(axis=0), style, color=color, linewidth=2, label=plot_label(name))
+        means.plot(places, values.mean(axis=0), style, color=color, linewidth=2, label=name_shown)
         mean = 100 * float(np.mean([curve.values[-1] for curve in whole]))
         ends.plot([number - 0.3, number + 0.3], [mean, mean], color=color, linewidth=2)
     for axes in (means, ends):
@@ -268,14 +297,15 @@ def comparison_curves(
     means.yaxis.set_major_formatter(PERCENT_TICKS)
     style_axes(means, "compilations", percent=False, grid="y")
     style_axes(ends, "each run's end", percent=False, grid="y")
+    means.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     means.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    ends.set_xticks(range(len(curves)), [plot_label(name.split()[0]) for name in curves], rotation=90)
+    ends.set_xticks(range(len(curves)), [plot_label(name.split()[0], _MAX_TICK_LABEL) for name in curves], rotation=90)
     ends.set_xlim(-0.7, max(1, len(curves)) - 0.3)
     if curves:
         figure.legend(
             *means.get_legend_handles_labels(),
             loc="outside upper left",
-            ncols=4,
+            ncols=4 if max(map(len, curves)) < 16 else 2,
             frameon=False,
             fontsize=9,
             labelcolor=COLORS["muted"],
@@ -300,7 +330,7 @@ def importance_bars(importances: Sequence[Importance]) -> str:
         xerr=100 * reach,
         error_kw={"ecolor": COLORS["text"], "elinewidth": 1, "capsize": 2},
     )
-    axes.set_yticks(places, [plot_label(each.feature) for each in shown])
+    axes.set_yticks(places, [plot_label(each.feature, _MAX_BAR_LABEL) for each in shown])
     axes.set_ylim(-0.6, len(shown) - 0.4)
     axes.set_xlim(0, 105 * max(float(bounds.max()), 1e-3))
     style_axes(axes, "decisions that change when the feature is shuffled")

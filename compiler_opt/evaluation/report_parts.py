@@ -149,7 +149,11 @@ def estimate_cell(estimate: Estimate, sample: str = PROJECTS) -> Change:
 
 
 def _interval(estimate: Estimate, sample: str) -> str:
-    return interval_text(estimate.low, estimate.high) if estimate.has_interval else f"no interval: {sample}"
+    if not estimate.has_interval:
+        return f"no interval: {sample}"
+    if change_text(estimate.low) == change_text(estimate.high):
+        return "the same in all"
+    return interval_text(estimate.low, estimate.high)
 
 
 def project_table(

@@ -29,6 +29,7 @@ from compiler_opt.report.formatting import (
     change_text,
     command_text,
     count_text,
+    cxx_names,
     duration_text,
     signed_bytes_text,
 )
@@ -98,7 +99,8 @@ def _builds(result: BenchmarkResult) -> Table:
 def _wall_lines(result: BenchmarkResult) -> Iterator[str]:
     for name, times in zip(("plain", "profile", "optimized"), result.wall, strict=False):
         change, low, high = (change_text(each - 1) for each in dataclasses.astuple(times.ratio))
-        yield f"wall time, {name}: {times.seconds.value:.3f} s, {change} ({low} to {high}, 95%)"
+        against = "" if name == "plain" else f", {change} ({low} to {high}, 95%)"
+        yield f"wall time, {name}: {times.seconds.value:.3f} s{against}"
 
 
 def _how_lines(result: BenchmarkResult) -> list[str]:
@@ -298,7 +300,8 @@ def _benchmark_page(result: BenchmarkResult) -> dict[str, Any]:
         title = f"{result.program}: {change_text(result.change)} linked text at the same speed"
         headline = change_headline(result.program, result.change, ("smaller", "bigger"), reference)
     lead = [_outcome(result), *([_tests_sentence(result)] if result.tests.runs else [])]
-    functions = [[name, signed_bytes_text(round(change))] for name, change in result.functions.items()]
+    names = cxx_names(result.functions)
+    functions = [[names[name], signed_bytes_text(round(change))] for name, change in result.functions.items()]
     wall = [f"{change_text(times.ratio.value - 1)}" for times in result.wall[-1:]]
     return {
         "template": "optimized_speed.html",

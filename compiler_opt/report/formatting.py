@@ -1,5 +1,6 @@
 """Numbers and text as reports and the terminal show them."""
 
+import collections
 import itertools
 import re
 import shlex
@@ -19,7 +20,11 @@ _MIN_TEXT = 20
 """Text columns are not made narrower."""
 
 _GAP = "  "
-_OPERATOR = re.compile(r"operator *(?:\(\)|<=>|<<=|>>=|->\*|->|<<|>>|<=|>=|<|>)")
+_BRACKET = re.compile(r"operator *(?:\(\)|<=>|<<=|>>=|->\*|->|<<|>>|<=|>=|<|>)|[<>()]")
+"""A bracket, or an operator's name, whose characters are none."""
+
+_RETURN_TYPE = re.compile(r"(?:[^\s()<>]|<[^\s()<>]{0,3}>|\(anonymous namespace\))*(?<!operator) ")
+"""A word before a name, with little but `...` in its brackets."""
 
 
 def change_text(change: float | None, digits: int = 2) -> str:
@@ -62,10 +67,13 @@ def count_text(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def plot_label(name: str) -> str:
-    """A name without characters that Matplotlib cannot draw or takes for mathematics."""
+def plot_label(name: str, limit: int = _MAX_LABEL) -> str:
+    """A name, with `...` instead of its middle if it is longer, without what Matplotlib takes for mathematics."""
     text = printable(name)
-    return (text if len(text) <= _MAX_LABEL else f"{text[:_MAX_LABEL]}...").replace("$", r"\$")
+    if len(text) > limit:
+        start = (limit - 3) // 2
+        text = f"{text[:start]}...{text[len(text) - (limit - 3 - start) :]}"
+    return text.replace("$", r"\$")
 
 
 def command_text(start: str, words: Iterable[str]) -> str:
@@ -76,28 +84,53 @@ def command_text(start: str, words: Iterable[str]) -> str:
 def cxx_name(name: str, limit: int = _MAX_LABEL) -> str:
     """A C++ name in at most `limit` characters, with `...` for arguments of templates and calls, the innermost first.
 
-    A name that is still too long loses its beginning, so its member remains.
+    A name that is still too long loses its return type, then its beginning, so its member remains.
     """
     while len(name) > limit and (found := [each for each in _brackets(name) if each[1] - each[0] > len("...")]):
-        start, end, _ = max(found, key=lambda each: (each[2], each[1] - each[0]))
+        deepest = max(depth for _, _, depth in found)
+        name = _without(name, [(start, end) for start, end, depth in found if depth == deepest], limit)
+    while len(name) > limit and (found := _RETURN_TYPE.match(name)):
+        name = name[found.end() :]
+    if len(name) <= limit:
+        return name
+    end = name[len(name) - limit + len("...") :]
+    scope = end.find("::")
+    return f"...{end[scope:] if 0 <= scope < len(end) // 2 else end}"
+
+
+def cxx_names(names: Iterable[str], limit: int = _MAX_LABEL) -> dict[str, str]:
+    """C++ names, shortened; those that would look the same are longer than `limit`, until they differ."""
+    left, shown = set(names), dict[str, str]()
+    while left:
+        short = {name: cxx_name(name, limit) for name in left}
+        counts = collections.Counter(short.values())
+        shown |= {name: text for name, text in short.items() if counts[text] == 1 or text == name}
+        left -= shown.keys()
+        limit *= 2
+    return shown
+
+
+def _without(name: str, arguments: list[tuple[int, int]], limit: int) -> str:
+    """The name with `...` for as many of these arguments, the longest first, as it takes to reach the limit."""
+    left, elided = len(name), []
+    for start, end in sorted(arguments, key=lambda each: each[0] - each[1]):
+        if left <= limit:
+            break
+        left -= end - start - len("...")
+        elided.append((start, end))
+    for start, end in sorted(elided, reverse=True):
         name = f"{name[:start]}...{name[end:]}"
-    return name if len(name) <= limit else f"...{name[len(name) - limit + 3 :]}"
+    return name
 
 
 def _brackets(name: str) -> Iterator[tuple[int, int, int]]:
     """Start, end and depth, from 1, of what is in pairs of `<>` and `()`."""
     opened: list[int] = []
-    position = 0
-    while position < len(name):
-        if match := _OPERATOR.match(name, position):
-            position = match.end()
-            continue
-        if name[position] in "<(":
-            opened.append(position)
-        elif name[position] in ">)" and opened:
-            start = opened.pop() + 1
-            yield start, position, len(opened) + 1
-        position += 1
+    for match in _BRACKET.finditer(name):
+        if match[0] in ("<", "("):
+            opened.append(match.start())
+        elif match[0] in (">", ")") and opened:
+            yield opened.pop() + 1, match.start(), len(opened) + 1
 
 
 def terminal_columns() -> int:

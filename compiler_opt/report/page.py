@@ -3,6 +3,8 @@
 A page is self-contained: it has no scripts and needs no other files.
 """
 
+import itertools
+import re
 from pathlib import Path
 
 import jinja2
@@ -10,6 +12,8 @@ from markupsafe import Markup
 
 from compiler_opt.report import formatting
 from compiler_opt.report.table import Cell, Change, Table
+
+_OPTION = re.compile(r"((?<![^\s(])--?[a-zA-Z][^\s,;)]*)")
 
 
 def render(template: str, **values: object) -> str:
@@ -26,6 +30,7 @@ def render(template: str, **values: object) -> str:
         "cell": cell,
         "count": formatting.count_text,
         "duration": formatting.duration_text,
+        "options": options,
         "shown": _shown,
     }
     return environment.get_template(template).render(values)
@@ -40,7 +45,7 @@ def _change(value: float | None, digits: int) -> Markup:
 
 def _shown(value: Cell) -> Markup:
     """The content of a cell or card, with changes coloured."""
-    return _change(value.value, value.digits) if isinstance(value, Change) else Markup.escape(value)
+    return _change(value.value, value.digits) if isinstance(value, Change) else options(value)
 
 
 def cell(value: Cell, column: int, table: Table) -> Markup:
@@ -50,7 +55,14 @@ def cell(value: Cell, column: int, table: Table) -> Markup:
         content += Markup('<span class="range">{}</span>').format(value.detail)
     if column in table.wrapped:
         # Long text is a path or a compiler's message.
-        return Markup('<td class="wrap"><code>{}</code></td>').format(content)
+        return Markup('<td class="text"><code class="fit">{}</code></td>').format(content)
     if column < table.num_text_columns:
-        return Markup('<td class="text">{}</td>').format(content)
+        return Markup('<td class="text"><span class="fit">{}</span></td>').format(content)
     return Markup("<td>{}</td>").format(content)
+
+
+def options(text: str) -> Markup:
+    """Text whose options, such as `--never_worse`, are not broken at hyphens."""
+    words = _OPTION.split(text)  # every second one is an option
+    shown = (Markup('<span class="option">{}</span>').format(word) for word in words[1::2])
+    return Markup("").join(itertools.chain(*itertools.zip_longest(map(Markup.escape, words[::2]), shown, fillvalue="")))

@@ -2,12 +2,13 @@
 
 import csv
 import io
+import re
 
 import pytest
 
 from compiler_opt.checked_values import fact_text
 from compiler_opt.report import page
-from compiler_opt.report.formatting import MINUS, cxx_name
+from compiler_opt.report.formatting import MINUS, cxx_name, cxx_names
 from compiler_opt.report.table import Change, Table, csv_text
 
 TABLE = Table(
@@ -43,7 +44,7 @@ def test_markdown_keeps_its_columns() -> None:
 
 def test_a_page_escapes_text_and_colours_changes() -> None:
     name, size, change = (str(page.cell(value, column, TABLE)) for column, value in enumerate(TABLE.rows[0]))
-    assert name == '<td class="text">&lt;b&gt;</td>'
+    assert name == '<td class="text"><span class="fit">&lt;b&gt;</span></td>'
     assert size == "<td>1,000</td>"
     assert change == f'<td><span class="good">{MINUS}1.23%</span></td>'
     assert TABLE.total is not None
@@ -103,6 +104,9 @@ def test_a_table_that_goes_to_no_terminal_has_120_columns(capsys: pytest.Capture
         ("a<b<c, dddddd>>::operator<<(int, long)", 30, "a<b<...>>::operator<<(...)"),
         ("a<b, c>::operator->(std::pair<int, long> const&) const", 40, "a<b, c>::operator->(...) const"),
         (40 * "x" + "::member", 20, "..." + 9 * "x" + "::member"),
+        # Before a part of the member's own name goes, the return type does.
+        ("std::enable_if<is<A>::value>::type std::swap<A, A>(A&, A&)", 24, "std::swap<...>(...)"),
+        ("std::pair<int, long> (anonymous namespace)::" + 20 * "y" + "::f(int)", 34, "...::" + 20 * "y" + "::f(int)"),
     ],
 )
 def test_a_long_cxx_name_keeps_its_member(name: str, limit: int, expected: str) -> None:
@@ -112,6 +116,31 @@ def test_a_long_cxx_name_keeps_its_member(name: str, limit: int, expected: str) 
 def test_two_members_of_a_template_differ() -> None:
     template = "std::map<std::string, std::vector<std::pair<int, long>>, std::less<void>>"
     assert cxx_name(f"{template}::find(int)") != cxx_name(f"{template}::erase(int)")
+
+
+def test_names_that_differ_look_different() -> None:
+    template = (
+        "std::map<std::vector<a<b>, VALUE>, c<d<e, f>, g<h>>>::find(std::map<std::string, i<j>>, k<m, n<o>, p<q>>)"
+    )
+    names = [template.replace("VALUE", value) for value in ("int", "long", "std::pair<int, long>")]
+    shown = cxx_names([*names, "main"])
+    assert len(set(shown.values())) == 4 and shown["main"] == "main"
+    assert "int" in shown[names[0]] and "long" in shown[names[1]]
+    assert len(cxx_names(names[:1])[names[0]]) <= 60
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("with --never_worse, or -Oz (-x=1)", ["--never_worse", "-Oz", "-x=1"]),
+        ("well-known names-with-hyphens and - alone, \N{MINUS SIGN}5%", []),
+    ],
+)
+def test_options_stay_whole(text: str, kept: list[str]) -> None:
+    shown = str(page.options(text))
+    assert re.findall('<span class="option">(.*?)</span>', shown) == kept
+    assert re.sub("<.*?>", "", shown) == text
+    assert "<b>" not in page.options("<b> --flag")
 
 
 @pytest.mark.parametrize(
