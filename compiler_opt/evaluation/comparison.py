@@ -20,7 +20,7 @@ from compiler_opt.evaluation.history import HISTORY_FILE, Curve, load_history, n
 from compiler_opt.files import read_regular, write_text
 from compiler_opt.report import page
 from compiler_opt.report.formatting import bytes_text, change_text, duration_text
-from compiler_opt.report.table import Cell, Change, Table, csv_text
+from compiler_opt.report.table import Cell, Change, Table, csv_text, data_frame
 
 State: TypeAlias = Literal["complete", "failed", "unfinished"]
 COMPLETE: Final = "complete"
@@ -137,6 +137,14 @@ class Comparison:
             for run in self.runs
         ]
         return {"measure": self.measure, "compiles": self.compiles, "provenance": dict(self.facts), "runs": runs}
+
+    def to_dataframe(self) -> Any:
+        """A `pandas.DataFrame` with a row for each run, as `to_json` has them.
+
+        Raises:
+          MissingPackageError: pandas is not installed.
+        """
+        return data_frame(self.to_json()["runs"])
 
     def summary(self) -> Table:
         """A row for each algorithm, over its complete runs; the best mean first."""

@@ -15,6 +15,7 @@ from compiler_opt.optimize.changes import Changes
 from compiler_opt.optimize.program import Kind, Program, Target, TestRun, Variant, targets_of_tests
 from compiler_opt.optimize.state import Cost
 from compiler_opt.optimize.verdict import Verdict
+from compiler_opt.report.table import data_frame
 
 MAX_NEW_DECISIONS = 0.25
 MIN_KEPT_SHARE = 2 / 3
@@ -138,6 +139,25 @@ class Result:
     def tests_broken(self) -> bool:
         """Whether the policy breaks a test."""
         return self.tests.verdict is not None and bool(self.tests.verdict.broken)
+
+    def to_dataframe(self) -> Any:
+        """A `pandas.DataFrame` with a row for each target: its linked text before and after.
+
+        Raises:
+          MissingPackageError: pandas is not installed.
+        """
+        return data_frame(
+            {
+                "target": target.name,
+                "kind": target.kind,
+                "role": target.role,
+                "default_bytes": target.default_bytes,
+                "optimized_bytes": target.optimized_bytes,
+                "change": target.change,
+                "code_change": self.code_change([target]),
+            }
+            for target in self.targets
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The result as JSON values."""

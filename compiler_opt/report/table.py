@@ -1,4 +1,4 @@
-"""Tables for the terminal (`Table.lines`), pages (the macro `table`), Markdown and CSV files."""
+"""Tables for the terminal (`Table.lines`), pages (the macro `table`), Markdown and CSV files, and pandas."""
 
 import csv
 import dataclasses
@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from compiler_opt.errors import MissingPackageError
 from compiler_opt.files import one_line
 from compiler_opt.report.formatting import aligned, bytes_text, change_text, signed_bytes_text, terminal_columns
 
@@ -100,6 +101,20 @@ def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
         writer.writeheader()
         writer.writerows(rows)
     return buffer.getvalue()
+
+
+def data_frame(rows: Iterable[Mapping[str, Any]]) -> Any:
+    """Rows with the same keys, as a `pandas.DataFrame`; numbers stay numbers, and None is unknown.
+
+    Raises:
+      MissingPackageError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError:
+        message = "to_dataframe: needs the package pandas, which is not installed; pip install pandas"
+        raise MissingPackageError(message) from None
+    return pandas.DataFrame([dict(row) for row in rows])
 
 
 def _markdown_cell(text: str) -> str:

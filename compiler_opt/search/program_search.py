@@ -5,6 +5,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings
 from compiler_opt.collect.workers import WorkerPool
@@ -17,6 +18,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Base, Decisions, provenance
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problem import AnyProblem
+from compiler_opt.report.table import data_frame
 from compiler_opt.search.builds import Compiler
 from compiler_opt.search.compiling import PoolCompiler
 from compiler_opt.search.confirmation import Confirmed, confirm, needed_decisions
@@ -83,6 +85,25 @@ class SearchResult:
     def change(self) -> float:
         """The relative change of linked text against plain clang."""
         return relative_change(self.plain_bytes, self.linked_bytes)
+
+    def to_dataframe(self) -> Any:
+        """A `pandas.DataFrame` with a row for each module: text of its object before and after, and compiles.
+
+        Raises:
+          MissingPackageError: pandas is not installed.
+        """
+        before, after = self.confirmed.base_object_bytes, self.confirmed.object_bytes
+        return data_frame(
+            {
+                "program": self.name,
+                "module": name,
+                "base_object_bytes": before.get(number),
+                "object_bytes": after.get(number),
+                "compiles": self.outcome.compiles.get(number, 0),
+                "failure": self.outcome.failures.get(number),
+            }
+            for number, name in enumerate(self.modules)
+        )
 
     def after(self, compiles: int) -> float:
         """The relative change against plain clang that was confirmed after so many compiles, before linking."""
