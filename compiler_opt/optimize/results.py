@@ -146,14 +146,11 @@ class Result:
         Raises:
           MissingPackageError: pandas is not installed.
         """
+        names = ("kind", "role", "default_bytes", "optimized_bytes", "change")
         return data_frame(
             {
                 "target": target.name,
-                "kind": target.kind,
-                "role": target.role,
-                "default_bytes": target.default_bytes,
-                "optimized_bytes": target.optimized_bytes,
-                "change": target.change,
+                **{name: getattr(target, name) for name in names},
                 "code_change": self.code_change([target]),
             }
             for target in self.targets
