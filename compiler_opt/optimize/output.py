@@ -301,7 +301,8 @@ def _benchmark_page(result: BenchmarkResult) -> dict[str, Any]:
         headline = change_headline(result.program, result.change, ("smaller", "bigger"), reference)
     lead = [_outcome(result), *([_tests_sentence(result)] if result.tests.runs else [])]
     names = cxx_names(result.functions)
-    functions = [[names[name], signed_bytes_text(round(change))] for name, change in result.functions.items()]
+    changes = {names[name]: round(change) for name, change in result.functions.items()}
+    functions = [[name, signed_bytes_text(change)] for name, change in changes.items() if change]
     wall = [f"{change_text(times.ratio.value - 1)}" for times in result.wall[-1:]]
     return {
         "template": "optimized_speed.html",

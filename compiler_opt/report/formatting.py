@@ -89,8 +89,8 @@ def cxx_name(name: str, limit: int = _MAX_LABEL) -> str:
     while len(name) > limit and (found := [each for each in _brackets(name) if each[1] - each[0] > len("...")]):
         deepest = max(depth for _, _, depth in found)
         name = _without(name, [(start, end) for start, end, depth in found if depth == deepest], limit)
-    while len(name) > limit and (found := _RETURN_TYPE.match(name)):
-        name = name[found.end() :]
+    while len(name) > limit and (return_type := _RETURN_TYPE.match(name)):
+        name = name[return_type.end() :]
     if len(name) <= limit:
         return name
     end = name[len(name) - limit + len("...") :]
