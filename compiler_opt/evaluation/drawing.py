@@ -96,6 +96,7 @@ def svg_file(figure: Figure, name: str) -> str:
 def axes_points(axes: Axes) -> float:
     """The width of axes as the layout makes it, without labels."""
     figure = axes.figure
+    assert isinstance(figure, Figure)  # reports have no figures in figures
     figure.draw_without_rendering()
     return float(axes.get_window_extent().width * 72 / figure.dpi)
 

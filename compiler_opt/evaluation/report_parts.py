@@ -1,11 +1,12 @@
 """Shared parts of the reports on evaluations, for size and for other scores, and on optimisations."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler_opt.checked_values import fact_text
+from compiler_opt.checked_values import Json, fact_text
 from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import History
 from compiler_opt.evaluation.results import (
@@ -118,7 +119,15 @@ def evaluation_page(
 
 def policy_facts(weights: NetworkWeights) -> dict[str, str]:
     """How a policy was made, for the facts of a page."""
-    return {f"Policy: {key.replace('_', ' ')}": fact_text(value) for key, value in weights.metadata.items()}
+    return {f"Policy: {key.replace('_', ' ')}": fact_text(_named(value)) for key, value in weights.metadata.items()}
+
+
+def _named(value: Json) -> Json:
+    """A value whose fields have names for readers, such as `num modules`; other keys, such as targets, are kept."""
+    if not isinstance(value, Mapping):
+        return value
+    is_field = re.compile("[a-z]+(_[a-z]+)+").fullmatch
+    return {name.replace("_", " ") if is_field(name) else name: _named(each) for name, each in value.items()}
 
 
 def change_headline(what: str, change: float, words: tuple[str, str], reference: str = "the compiler's default") -> str:

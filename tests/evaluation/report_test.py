@@ -308,8 +308,11 @@ def test_the_score_page_without_changes(evaluation: Evaluation) -> None:
 def test_facts_of_a_policy_are_text() -> None:
     weights = NetworkWeights.keeping_default("callee_basic_block_count")
     metadata: dict[str, Json] = {"trainings": {"seed-1": {"seed": 1, "compiles": 5120}}, "mean_of": ["a", "b"]}
+    metadata["corpus"] = {"num_modules": 2, "targets": {"x86_64-linux": 2}}
     facts = policy_facts(dataclasses.replace(weights, metadata=metadata))
-    assert facts == {"Policy: trainings": "seed-1 (seed 1, compiles 5120)", "Policy: mean of": "a, b"}
+    assert facts == {"Policy: trainings": "seed-1 (seed 1, compiles 5120)", "Policy: mean of": "a, b"} | {
+        "Policy: corpus": "num modules 2, targets x86_64-linux 2"
+    }
 
 
 def test_wide_tables_scroll_and_keep_their_first_column(evaluation: Evaluation) -> None:
