@@ -7,7 +7,7 @@ from typing import Any
 from compiler_opt import problem as problems
 from compiler_opt.evaluation import comparison, explain_report, report
 from compiler_opt.evaluation.attribution import Attribution, DecisionChange, FunctionChange
-from compiler_opt.evaluation.comparison import COMPLETE, FAILED, SEARCH, UNFINISHED, Comparison, RunResult
+from compiler_opt.evaluation.comparison import COMPLETE, FAILED, SEARCH, UNFINISHED, Comparison, RunResult, State
 from compiler_opt.evaluation.explain import Explanation, ProjectExplanation
 from compiler_opt.evaluation.history import Curve, History
 from compiler_opt.evaluation.results import Evaluation, ModuleResult, Output, ProjectResult
@@ -136,7 +136,7 @@ def sample_comparison() -> Comparison:
         for seed in range(3):
             ends = (0.0, -0.01 * number, -0.02 * number - 0.003 * seed)
             curve = Curve("mean of projects", (0, 50_000, 100_000), ends)
-            state = FAILED if seed == 2 else COMPLETE
+            state: State = FAILED if seed == 2 else COMPLETE
             runs.append(RunResult(name, seed, state, _REASON if seed == 2 else "", 100_000, 7, 5e4, curve, curve))
     runs.append(RunResult("dqn", 0, UNFINISHED))
     return Comparison(runs, "COMDAT-weighted text", 100_000, _PROVENANCE)
@@ -192,8 +192,10 @@ def _benchmark() -> dict[str, Any]:
 
 
 def _optimized_speed() -> BenchmarkResult:
-    steps = (SpeedStep(f"-enable-load-pre=false -{LONG}", _measured(8_100_000), False),)
-    steps += (SpeedStep("12 inlining decisions", _measured(8_000_000), True),)
+    steps = (
+        SpeedStep(f"-enable-load-pre=false -{LONG}", _measured(8_100_000), False),
+        SpeedStep("12 inlining decisions", _measured(8_000_000), True),
+    )
     return SpeedResult(
         **_benchmark(),
         bytes_per_percent=20_000.0,
