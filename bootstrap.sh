@@ -22,6 +22,7 @@ C++ standard headers. Installs missing packages by apt if it runs as root or sud
   --clang PATH    use this clang and install none
   --plugin        also require the LLVM headers (llvm-NN-dev) for building the inliner plugin
   --try-plugin    install these headers if possible; without them, decisions go over pipes, which is slower
+  --browser       also install chromium, in which slow tests open reports
   --python PATH   the Python for .venv, 3.10 to 3.13 (default: 3.11 if installed, else python3)
   --no-apt        install no system packages; list what is missing and stop
   -h, --help      this text
@@ -34,13 +35,14 @@ die() {
   exit 2
 }
 
-minimal=false both_clangs=false clang="" plugin=false try_plugin=false python="" allow_apt=true
+minimal=false both_clangs=false clang="" plugin=false try_plugin=false browser=false python="" allow_apt=true
 while [ $# -gt 0 ]; do
   case "$1" in
     --minimal) minimal=true try_plugin=true ;;
     --both-clangs) both_clangs=true ;;
     --plugin) plugin=true ;;
     --try-plugin) try_plugin=true ;;
+    --browser) browser=true ;;
     --no-apt) allow_apt=false ;;
     --clang | --python)
       [ $# -ge 2 ] || die "$1 needs a path; see ./bootstrap.sh --help"
@@ -239,8 +241,7 @@ see_to_cpp_headers() {
 # What the tests build with besides clang: C++ by g++, CMake projects (CMake itself is in .venv) by Make and Ninja,
 # through ccache, and a package by dpkg-dev, which wants build-essential; they measure with valgrind and perf, csmith makes
 # programs for them, and zsh completes. Builds of C++20 modules run clang-scan-deps, and links gold, which some versions
-# have in a package of its own; reports are opened in a browser; what records profiles needs a runtime, whose package has
-# those of fuzzers, too.
+# have in a package of its own; what records profiles needs a runtime, whose package has those of fuzzers, too.
 see_to_test_tools() {
   local tool version packages=()
   for tool in ninja make ccache g++ valgrind zsh dpkg-buildpackage; do
@@ -262,7 +263,7 @@ see_to_test_tools() {
   done
   if ! command -v perf >/dev/null && { ! can_apt || apt_has linux-perf; }; then packages+=(linux-perf); fi
   if ! command -v csmith >/dev/null && { ! can_apt || apt_has csmith; }; then packages+=(csmith libcsmith-dev); fi
-  if ! command -v chromium >/dev/null && { ! can_apt || apt_has chromium; }; then packages+=(chromium); fi
+  if $browser && ! command -v chromium >/dev/null && { ! can_apt || apt_has chromium; }; then packages+=(chromium); fi
   for version in "${PREFERRED_CLANGS[@]}"; do
     compgen -G "$("clang-$version" -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.profile*.a" >/dev/null && continue
     if ! can_apt || apt_has "libclang-rt-$version-dev"; then packages+=("libclang-rt-$version-dev"); fi

@@ -3,13 +3,13 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-selection=(-m "not slow")
+selection=(-m "not slow") browser=()
 if [ "${1:-}" = --slow ]; then
-  selection=()
+  selection=() browser=(--browser)
   shift
 fi
 
-./bootstrap.sh --both-clangs --plugin
+./bootstrap.sh --both-clangs --plugin "${browser[@]}"
 export PATH="$PWD/.venv/bin:$PATH"
 unset PYTHONDONTWRITEBYTECODE # a thousand processes import the same modules
 ruff check .
