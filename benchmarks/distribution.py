@@ -27,7 +27,6 @@ from benchmarks.debian_packages import (
     PLAIN,
     Apt,
     Record,
-    Source,
     build,
     llvm_tools,
     most_needed,
@@ -110,17 +109,27 @@ def entry() -> int:
         levels = [f"{level}{_LTO_OPTIONS.get(lto, '')}" for level in _LEVELS.value for lto in _LTO.value]
         wanted = [(package, level, way) for package in packages for level in levels for way in compilers]
         missing = [each for each in wanted if each not in records]
+        unfetched: dict[str, str] = {}
         for package, level, way in progress_bar(missing, total=len(missing), unit="build"):
             plain = records.get((package, level, PLAIN))
-            if way != PLAIN and plain is not None and not counts(plain):
+            if package in unfetched or (way != PLAIN and plain is not None and not counts(plain)):
+                continue
+            if reason := _fetch(package, folder, apt):
+                unfetched[package] = reason
                 continue
             tools = dict(zip(COMPILERS, compilers[way], strict=True))
             if "-flto" in level:  # The system's tools cannot read bitcode in archives.
                 tools |= llvm_tools(toolchain)
-            record = _build(package, level, way, tools, folder, apt, sources)
+            languages = sources[package].languages if package in sources else frozenset()
+            language = min(languages) if len(languages) == 1 else ""
+            jobs = entry_point.num_workers(_NUM_WORKERS.value)
+            record = build(package, level, way, tools, folder, jobs, language)
             known_file.append([record])
             records[package, level, way] = record
+        packages = [package for package in packages if package not in unfetched]
     worse = [_report(records, packages, level, way) for level in levels for way in _WAYS.value]
+    for package, reason in unfetched.items():
+        echo(f"{package}: not fetched: {reason}")
     return int(any(worse))
 
 
@@ -137,27 +146,16 @@ def _deploy(toolchain: Toolchain, prefix: Path, way: str) -> Deployment:
     )
 
 
-def _build(
-    package: str,
-    level: str,
-    way: str,
-    tools: Mapping[str, Path],
-    folder: Path,
-    apt: Apt,
-    sources: Mapping[str, Source],
-) -> Record:
-    """What cannot be fetched or installed is a failure of the build."""
-    languages = sources[package].languages if package in sources else frozenset()
-    language = min(languages) if len(languages) == 1 else ""
+def _fetch(package: str, folder: Path, apt: Apt) -> str:
+    """Installs what a package needs and unpacks its source; returns why that failed."""
     source = folder / "source" / package
     try:
         if not source.is_dir():
             apt("build-dep", package)
             apt.unpack(package, source)
     except ToolchainError as error:
-        return Record(package, level, way, str(error)[:300], language=language)
-    jobs = entry_point.num_workers(_NUM_WORKERS.value)
-    return build(package, level, way, tools, folder, jobs, language)
+        return str(error)
+    return ""
 
 
 def _report(records: Mapping[tuple[str, str, str], Record], packages: Sequence[str], level: str, way: str) -> bool:
