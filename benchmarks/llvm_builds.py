@@ -87,19 +87,20 @@ class LlvmBuild:
         return self.folder / "bitcode"
 
     @property
-    def launcher(self) -> list[str]:
-        """Comes before the compiler in commands of this build."""
-        return [sys.executable, "-IS", str(_LAUNCHER), str(self.bitcode), str(self.compiler)]
+    def compilers(self) -> dict[str, Path]:
+        """Plain clang by language, as CMake knows it."""
+        return {"C": self.toolchain.clang, "CXX": self.toolchain.tool("clang++")}
 
     def configure(self, source: Path, settings: Sequence[str]) -> None:
         """Configures the build by options of CMake, unless that is done; raises CompileError if it fails."""
         if (self.build / "build.ninja").exists():
             return
+        launcher = ";".join([sys.executable, "-IS", str(_LAUNCHER), str(self.bitcode), str(self.compiler)])
         words = [*settings, "-DCMAKE_BUILD_TYPE=MinSizeRel", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
         words.append(f"-DCMAKE_EXE_LINKER_FLAGS=--ld-path={self.toolchain.tool('ld.lld')}")
-        for language, compiler in {"C": self.toolchain.clang, "CXX": self.toolchain.tool("clang++")}.items():
+        for language, compiler in self.compilers.items():
             words += [f"-DCMAKE_{language}_COMPILER={compiler}", f"-DCMAKE_{language}_FLAGS_MINSIZEREL=-Oz -DNDEBUG"]
-            words.append(f"-DCMAKE_{language}_COMPILER_LAUNCHER={';'.join(self.launcher)}")
+            words.append(f"-DCMAKE_{language}_COMPILER_LAUNCHER={launcher}")
         self._run(["cmake", "-G", "Ninja", "-S", str(source), "-B", str(self.build), *words], "configure")
 
     def objects(self, program: str) -> list[Path]:
@@ -155,8 +156,9 @@ def make_modules(plain: LlvmBuild, sources: Sequence[str], clang: Path) -> list[
         if path.exists():
             continue
         path.parent.mkdir(exist_ok=True)
-        command = next(command for file, command in commands.items() if file.endswith(source))
-        words = shlex.split(command)[len(plain.launcher) + 1 :]
+        words = shlex.split(next(command for file, command in commands.items() if file.endswith(source)))
+        # Some versions of CMake put the launcher before the compiler.
+        words = words[next(n for n, word in enumerate(words, 1) if Path(word) in plain.compilers.values()) :]
         unfinished = path.with_suffix(".unfinished")
         added = ["-O2", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-o", str(unfinished)]
         done = processes.run([str(clang), *words, *added], cwd=plain.build)
