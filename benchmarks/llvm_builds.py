@@ -29,6 +29,7 @@ MODULES = ("lib/Support/regcomp.c", "lib/Support/StringRef.cpp", "lib/Demangle/I
 """Sources of LLVM that its own `opt` optimises, to measure its speed."""
 
 _LAUNCHER = Path(__file__).with_name("bitcode_launcher.py")
+_TIMEOUT_S = 600.0
 _DATABASE = "compile_commands.json"
 _STEP = re.compile(rb"^\[(\d+)/(\d+)\] ", re.MULTILINE)
 
@@ -109,7 +110,7 @@ class LlvmBuild:
         Raises:
           CompileError: the build has no such program.
         """
-        done = processes.run(["ninja", "-C", str(self.build), "-t", "inputs", program])
+        done = processes.run(["ninja", "-C", str(self.build), "-t", "inputs", program], timeout_s=_TIMEOUT_S)
         if not done.ok:
             raise CompileError(f"{program}: not a target of the build: {done.describe()}")
         lines = done.stdout.decode().splitlines()
@@ -128,7 +129,7 @@ class LlvmBuild:
 
     def measure(self, program: str) -> Record:
         """What a program that is built has become, and has cost."""
-        path = self.build / "bin" / program
+        path = (self.build / "bin" / program).resolve()
         objects, parts = self.objects(program), read_parts(path)
         bitcode = [self.bitcode / f"{each.relative_to(self.build)}.bc" for each in objects]
         front_end_s, compile_s = (_cpu_s(files) for files in (bitcode, objects))
@@ -161,7 +162,7 @@ def make_modules(plain: LlvmBuild, sources: Sequence[str], clang: Path) -> list[
         words = words[next(n for n, word in enumerate(words, 1) if Path(word) in plain.compilers.values()) :]
         unfinished = path.with_suffix(".unfinished")
         added = ["-O2", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-o", str(unfinished)]
-        done = processes.run([str(clang), *words, *added], cwd=plain.build)
+        done = processes.run([str(clang), *words, *added], timeout_s=_TIMEOUT_S, cwd=plain.build)
         if not done.ok:
             raise CompileError(done.describe())
         unfinished.replace(path)
@@ -174,7 +175,7 @@ def count_instructions(build: LlvmBuild, plain: LlvmBuild, modules: Sequence[Pat
     Raises:
       BenchmarkError: it prints something else than the plain build.
     """
-    benchmark = Benchmark.of([f"bin/{OPT} -O2 -S {module} -o -" for module in modules])
+    benchmark = Benchmark.of([f"bin/{OPT} -O2 -S {module} -o -" for module in modules], _TIMEOUT_S)
     reference = benchmark.reference(plain.build)
     return benchmark.measure(build.build, reference, simulate=False).total.instructions
 

@@ -81,16 +81,7 @@ def test_the_front_end_runs_once_for_all_ways(toolchain: Toolchain, source: Path
     assert records[0].file == (plain.build / "bin" / OPT).stat().st_size
     # From bitcode, the text is that of a compilation of the source.
     directly = tmp_path / "part.o"
-    words = [
-        toolchain.tool("clang++"),
-        "-Oz",
-        "-DNDEBUG",
-        f"-I{plain.build}",
-        "-c",
-        source / "part.cpp",
-        "-o",
-        directly,
-    ]
+    words = f"{toolchain.tool('clang++')} -Oz -DNDEBUG -I{plain.build} -c {source}/part.cpp -o {directly}".split()
     subprocess.run(words, check=True)
     [found] = plain.build.rglob("part.cpp.o")
     assert read_parts(found) == read_parts(directly)
@@ -126,8 +117,7 @@ def test_instructions_are_counted_if_the_output_is_the_same(toolchain: Toolchain
     assert count_instructions(plain, plain, modules) > 10_000
     other = '#include <stdio.h>\nint main(void) { return puts("other") < 0; }\n'
     (source / "main.c").write_text(other)
-    wrong = [toolchain.clang, source / "main.c", "-o", aligned.build / "bin" / OPT]
-    subprocess.run(wrong, check=True)
+    subprocess.run([toolchain.clang, f"{source}/main.c", "-o", f"{aligned.build}/bin/{OPT}"], check=True)
     with pytest.raises(BenchmarkError, match="found 'other'"):
         count_instructions(aligned, plain, modules)
 
