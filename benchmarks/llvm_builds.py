@@ -21,7 +21,8 @@ from compiler_opt.llvm.object_file import read_parts
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.measure.benchmark import Benchmark
 from compiler_opt.progress_bar import progress_bar
-from compiler_opt.report.formatting import aligned, bytes_text, change_text
+from compiler_opt.report.formatting import bytes_text, change_text
+from compiler_opt.report.table import Table
 
 PLAIN, OPT = "plain", "opt"
 
@@ -180,14 +181,12 @@ def count_instructions(build: LlvmBuild, plain: LlvmBuild, modules: Sequence[Pat
     return benchmark.measure(build.build, reference, simulate=False).total.instructions
 
 
-def report(records: Sequence[Record]) -> list[str]:
+def report(records: Sequence[Record]) -> Table:
     """A table, in which the changes are to the plain record, the first one of each program."""
-    rows = [["program", "way", "objects", "text", "change", "code", "change", "file", "CPU", "instructions"]]
-    rules = []
+    rows = []
     for record in records:
         if record.way == PLAIN:
             plain = record
-            rules.append(len(rows))
         after, before = (
             (each.text, each.code, each.file, each.front_end_s + each.compile_s, each.instructions)
             for each in (record, plain)
@@ -196,7 +195,8 @@ def report(records: Sequence[Record]) -> list[str]:
         changes = [change_text(new / old - 1) if old and record is not plain else "" for new, old in pairs]
         numbers = [str(record.num_objects), bytes_text(record.text), changes[0], bytes_text(record.code), *changes[1:]]
         rows.append([record.program if record is plain else "", record.way, *numbers])
-    return aligned(rows, 2, rules)
+    head = ["program", "way", "objects", "text", "change", "code", "change", "file", "CPU", "instructions"]
+    return Table(head, rows, num_text_columns=2)
 
 
 def is_larger(record: Record | None, plain: Record) -> bool:

@@ -120,7 +120,7 @@ def entry() -> int:
                     record = dataclasses.replace(record, instructions=count_instructions(build, plain, modules))
                 file.append([record])
                 known[program, way] = record
-    for line in report([known[each] for each in wanted]):
+    for line in report([known[each] for each in wanted]).lines():
         echo(line)
     larger = [program for program in programs if is_larger(known.get((program, _NEVER_WORSE)), known[program, PLAIN])]
     for program in larger:

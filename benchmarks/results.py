@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import size_at_speed_report
+from benchmarks import llvm_builds, size_at_speed_report
 from benchmarks.debian_packages import PLAIN, Record
 from benchmarks.distribution_report import compare, mean_text, means_table, package_table
 from compiler_opt.checked_values import convert
@@ -108,10 +108,17 @@ def _packages(path: Path) -> list[Table]:
     return tables
 
 
+def _llvm(path: Path) -> list[Table]:
+    records = RecordFile(path, llvm_builds.Record).records
+    programs = list(dict.fromkeys(each.program for each in records))
+    return [llvm_builds.report(sorted(records, key=lambda each: programs.index(each.program)))]
+
+
 _TABLES: Mapping[str, Callable[[Path], list[Table]]] = {
     "projects": _projects,
     "programs": _programs,
     "packages": _packages,
+    "llvm": _llvm,
 }
 
 

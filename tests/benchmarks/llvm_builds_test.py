@@ -126,7 +126,7 @@ def test_changes_are_to_plain() -> None:
     plain = Record(OPT, PLAIN, 3, code=800, text=1000, file=2000, front_end_s=6, compile_s=4, instructions=100)
     both = Record(OPT, "both", 3, code=760, text=900, file=1900, front_end_s=6, compile_s=5, instructions=100)
     other = Record("other", PLAIN, 2, code=80, text=100, file=200, front_end_s=6, compile_s=4)
-    lines = [line.split() for line in report([plain, both, other])]
+    lines = [line.split() for line in report([plain, both, other]).lines()]
     assert lines[2] == ["opt", "plain", "3", "1,000", "800"] and lines[-1] == ["other", "plain", "2", "100", "80"]
     changes = [f"{MINUS}10.00%", "760", f"{MINUS}5.00%", f"{MINUS}5.00%", "+10.00%", "0.00%"]
     assert lines[3] == ["both", "3", "900", *changes]
