@@ -23,7 +23,7 @@ from pathlib import Path
 
 from absl import flags
 
-from compiler_opt import pretrained
+from benchmarks.deployments import policy_requests
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import ToolchainError
@@ -93,10 +93,8 @@ def entry() -> int:
     toolchains = [probe(clang) for clang in _CLANG_PATHS.value]
     output = Path(_OUTPUT_DIR.value)
     check_folder_writable(output)
-    name = _POLICY_PATH.value
-    folder = pretrained.folder(name) if name and name != shared_flags.NONE else None
-    request = PolicyRequest(folder, levels=_LEVELS.value)
-    levels, requests = request.levels or (), [] if name == shared_flags.NONE else [request]
+    requests = policy_requests(_POLICY_PATH.value, _LEVELS.value)
+    levels = PolicyRequest(levels=_LEVELS.value).levels or ()
     with scratch_directory() as scratch, exclusive_directory(output, "--output_dir"):
         clangs = [toolchain.clang for toolchain in toolchains]
         deployment = deploy(
@@ -132,7 +130,7 @@ def entry() -> int:
             for results in progress_bar(pool.map(trial.run, missing), total=len(missing), unit="program"):
                 file.append(results)
     shown = [record for record in file.records if record.seed in seeds]
-    deciding = f"policy {policy.origin or folder} {policy.checksum[:16]}" if policy else "no policy"
+    deciding = f"policy {policy.origin or requests[0].folder} {policy.checksum[:16]}" if policy else "no policy"
     about = f"{deciding}, {conditions['csmith']}"
     entry_point.echo(
         f"{len(seeds)} programs from seed {seeds.start}, {about}, added: {_ADDED.value or 'none'}, "

@@ -31,11 +31,10 @@ from benchmarks.debian_packages import (
     llvm_tools,
     most_needed,
 )
+from benchmarks.deployments import policy_requests
 from benchmarks.distribution_report import compare, counts, means_table, package_table
-from compiler_opt import pretrained
 from compiler_opt.corpus.ready_made import manifest
 from compiler_opt.deploy.deployment import Deployment, deploy
-from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.files import exclusive_directory
 from compiler_opt.kept_results import RecordFile, check_conditions
@@ -134,9 +133,8 @@ def entry() -> int:
 
 
 def _deploy(toolchain: Toolchain, prefix: Path, way: str) -> Deployment:
-    name = _POLICY_PATH.value
     return deploy(
-        [] if name == shared_flags.NONE else [PolicyRequest(pretrained.folder(name) if name else None)],
+        policy_requests(_POLICY_PATH.value),
         prefix,
         [toolchain.clang],
         options=_OPTIONS.read(),

@@ -22,6 +22,7 @@ from pathlib import Path
 from absl import flags
 
 from benchmarks.debian_packages import Apt
+from benchmarks.deployments import policy_requests
 from benchmarks.llvm_builds import (
     MODULES,
     OPT,
@@ -33,10 +34,8 @@ from benchmarks.llvm_builds import (
     make_modules,
     report,
 )
-from compiler_opt import pretrained
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.deploy.pass_options import NO_OPTIONS
-from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.files import exclusive_directory
 from compiler_opt.kept_results import RecordFile, check_conditions
@@ -139,8 +138,7 @@ def _tablegen(clang: Path) -> dict[str, Path]:
 
 def _deploy(way: str, toolchain: Toolchain, folder: Path) -> Deployment:
     has_policy, has_options = _WAYS[way]
-    name = _POLICY_PATH.value
-    requests = [PolicyRequest(pretrained.folder(name) if name else None)] if has_policy else []
+    requests = policy_requests(_POLICY_PATH.value) if has_policy else []
     options = _OPTIONS.read() if has_options else NO_OPTIONS
     prefix, never_worse = folder / "prefix" / way, way == _NEVER_WORSE
     return deploy(requests, prefix, [toolchain.clang], options=options, never_worse=never_worse, strict=True)

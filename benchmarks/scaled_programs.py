@@ -17,9 +17,8 @@ from pathlib import Path
 
 from absl import flags
 
-from compiler_opt import pretrained
+from benchmarks.deployments import policy_requests
 from compiler_opt.deploy.deployment import Deployment, deploy
-from compiler_opt.deploy.policies import PolicyRequest
 from compiler_opt.errors import CompileError, ConfigError
 from compiler_opt.files import write_text
 from compiler_opt.llvm import processes
@@ -82,12 +81,9 @@ def scaled(source: str, count: int) -> str:
 def entry() -> int:
     sources = _sources()
     toolchain = probe(_CLANG_PATH.value)
-    name = _POLICY_PATH.value
-    folder = pretrained.folder(name) if name and name != shared_flags.NONE else None
-    requests = [] if name == shared_flags.NONE else [PolicyRequest(folder, levels=[_LEVEL.value])]
     with scratch_directory() as scratch:
         deployment = deploy(
-            requests,
+            policy_requests(_POLICY_PATH.value, [_LEVEL.value]),
             scratch / "prefix",
             [toolchain.clang],
             options=_OPTIONS.read(),
