@@ -50,7 +50,7 @@ from compiler_opt.llvm.probe import probe_module
 from compiler_opt.llvm.regalloc_plugin import NOWHERE, REGALLOC
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.toolchain import Toolchain, probe
-from compiler_opt.pass_options.sets import LEVELS, OptionSets
+from compiler_opt.pass_options.sets import LEVELS, OptionSets, architecture_of
 from compiler_opt.policies.model_card import CARD_FILE, MARKDOWN_FILE
 
 DRIVERS = ("mlgo-clang", "mlgo-clang++")
@@ -221,7 +221,7 @@ def deploy(
                 major,
                 _relative(toolchain.clang, output) if relative_clang else toolchain.clang,
                 only_version=toolchain.identity()["version"] if pin_clang else "",
-                architecture=toolchain.target.split("-")[0],
+                architecture=architecture_of(toolchain.target),
                 options=usable[major],
             )
             for major, toolchain in toolchains.items()

@@ -15,7 +15,7 @@ from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.spawn import describe_exit
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.pass_options.sets import OptionSets, shipped
+from compiler_opt.pass_options.sets import OptionSets, architecture_of, shipped
 
 AUTO: Final = "auto"
 """Instead of a file: the options that ship for each compiler."""
@@ -23,6 +23,9 @@ AUTO: Final = "auto"
 NO_OPTIONS = OptionSets({})
 
 _TIMEOUT_S = 30.0
+
+_TRIPLES = {"arm": "thumbv7-none-eabi"}
+"""What to compile for where the architecture alone makes clang warn."""
 
 # Loops, a switch, recursion, values of many kinds, and calls that can be inlined, for any target and without headers.
 _SOURCE = """
@@ -135,7 +138,7 @@ class _Trial:
 
     def __init__(self, toolchain: Toolchain, plugin: Path | None) -> None:
         self._clang = toolchain.clang
-        self._own_architecture = toolchain.target.split("-")[0]
+        self._own_architecture = architecture_of(toolchain.target)
         self._known = self._known_by_function = list_pass_options(toolchain.clang)
         self._has_plugin = plugin is not None
         if plugin is not None:
@@ -182,7 +185,8 @@ class _Trial:
 
     def _problem(self, options: Sequence[str], level: str, architecture: str) -> str:
         """What is wrong with a compilation, such as "prints ..."; empty if nothing is."""
-        target = [f"--target={architecture}"] if architecture not in ("", self._own_architecture) else []
+        triple = _TRIPLES.get(architecture, architecture)
+        target = [f"--target={triple}"] if architecture not in ("", self._own_architecture) else []
         with scratch_directory() as scratch:
             folder = scratch / "probe"
             folder.mkdir()

@@ -6,10 +6,11 @@
      "targets": {"riscv64": {"Oz": [...]}},
      "menus": {"x86_64": {"Oz": [["-disable-lsr=true"], ...]}}}
 
-`targets` replaces the sets of levels for an architecture, as the first part of a target triple spells it. `menus` has
-what single functions may have besides, those first that gain most: `optimize` measures which is best for each, and a
-deployment with trials lets the compiler do so. Only `format` and `levels` are required. Of an option that a set has
-twice, the first counts. Those that ship are in `shipped/`, one file for each major version of clang.
+`targets` replaces the sets of levels for an architecture: the first part of a target triple, but `arm` for all triples
+of 32-bit Arm (`armv7`, `thumbv7em`, ...) and `aarch64` for `arm64`. `menus` has what single functions may have
+besides, those first that gain most: `optimize` measures which is best for each, and a deployment with trials lets the
+compiler do so. Only `format` and `levels` are required. Of an option that a set has twice, the first counts. Those
+that ship are in `shipped/`, one file for each major version of clang.
 """
 
 import dataclasses
@@ -81,6 +82,8 @@ class OptionSets:
         for architecture in (*self.targets, *self.menus):
             if not _ARCHITECTURE.fullmatch(architecture):
                 raise ConfigError(f"expected an architecture such as aarch64, found {shown(architecture)}")
+            if (known := architecture_of(architecture)) != architecture:
+                raise ConfigError(f"expected the architecture {known} for all of its kind, found {architecture}")
         sets = [each for levels in (self.levels, *self.targets.values()) for each in levels.items()]
         sets += [(level, each) for levels in self.menus.values() for level, menu in levels.items() for each in menu]
         for level, options in sets:
@@ -133,7 +136,7 @@ class OptionSets:
     def apply(self, module: Module, toolchain: Toolchain) -> Module:
         """The module compiled with those of `by_function` or, without trials or for another target, of `of_module`."""
         place = _place(module, toolchain)
-        is_native = place is not None and place[1] == _architecture(toolchain.target)
+        is_native = place is not None and place[1] == architecture_of(toolchain.target)
         options = self.by_function(*place) if place is not None and is_native else None
         if options is not None:
             return module.with_function_options(options)
@@ -172,8 +175,12 @@ def changed(options: Sequence[str], changes: Sequence[str]) -> tuple[str, ...]:
     return (*(option for option in options if parse_option(option)[0] not in names), *changes)
 
 
-def _architecture(target: str) -> str:
-    return target.partition("-")[0]
+def architecture_of(target: str) -> str:
+    """The architecture of a target triple: its first part, but `arm` for all of 32-bit Arm, such as `thumbv7em`."""
+    first = target.partition("-")[0]
+    if first.startswith("arm64"):
+        return "aarch64"
+    return "arm" if first.startswith(("arm", "thumb")) else first
 
 
 def _place(module: Module, toolchain: Toolchain) -> tuple[str, str] | None:
@@ -182,7 +189,7 @@ def _place(module: Module, toolchain: Toolchain) -> tuple[str, str] | None:
         level, target = optimization_level(module.options()), module.target() or toolchain.target
     except CorpusError:
         return None
-    return level.removeprefix("-"), _architecture(target)
+    return level.removeprefix("-"), architecture_of(target)
 
 
 def shipped(major: int) -> OptionSets:

@@ -46,8 +46,8 @@ OZ, O2 = (
     ("-two-entry-phi-node-folding-threshold=0", "-disable-lsr", f"{JUMPS}=100"),
     ("-disable-machine-licm", f"{JUMPS}=90"),
 )
-ARM = (f"{JUMPS}=2",)
-SETS = OptionSets({"Oz": OZ, "O2": O2}, {"aarch64": {"Oz": ARM}})
+ARM, THUMB = (f"{JUMPS}=2",), (f"{JUMPS}=3",)
+SETS = OptionSets({"Oz": OZ, "O2": O2}, {"aarch64": {"Oz": ARM}, "arm": {"Oz": THUMB}})
 WERROR = ("-Werror", "-Wno-unused-command-line-argument", "-Wunused-command-line-argument")
 
 
@@ -215,6 +215,9 @@ TARGETS = {
     "--target=aarch64-linux-gnu -mbig-endian": OZ,
     "--target=x86_64-linux-gnu": OZ,
     "--target=riscv64 --target=aarch64": ARM,
+    "--target=arm64-apple-macos14": ARM,
+    "--target=arm-none-eabi -mthumb -mcpu=cortex-m4": THUMB,
+    "--target=thumbv7em-none-eabi": THUMB,
 }
 
 
@@ -377,7 +380,7 @@ def text_bytes(content: bytes, place: Path) -> int:
 def test_what_is_written(alone: Deployment, both: Deployment, compiler: Compiler, tmp_path: Path) -> None:
     info = "".join(
         f"options: {where}: {' '.join(options)}\n"
-        for where, options in {"-Oz": OZ, "-O2": O2, "-Oz aarch64": ARM}.items()
+        for where, options in {"-Oz": OZ, "-O2": O2, "-Oz aarch64": ARM, "-Oz arm": THUMB}.items()
     )
     for deployment, num_libraries in ((alone, 0), (both, 2)):
         shown = run([str(deployment.driver(major=compiler.major)), "--mlgo-info"], tmp_path).stdout

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.pass_options import parse_option
-from compiler_opt.pass_options.sets import LEVELS, OptionSets, shipped
+from compiler_opt.pass_options.sets import LEVELS, OptionSets, architecture_of, shipped
 
 OPTIONS = st.lists(st.from_regex(r"-[a-z][a-z0-9-]{0,12}(=[a-z0-9]{1,5})?", fullmatch=True), max_size=6)
 SETS = st.dictionaries(st.sampled_from(LEVELS), OPTIONS, max_size=4)
@@ -58,6 +58,21 @@ def test_a_target_replaces_sets() -> None:
                 sets.options(other, target) if other == level else () for other in LEVELS
             ]
     assert sets.at("O3") == OptionSets({}) != sets.at("Oz")
+
+
+@pytest.mark.parametrize(
+    "target, expected",
+    [
+        *((target, "arm") for target in ("armv7-linux-gnueabihf", "thumbv7em-none-eabi", "thumbv8m.main", "arm")),
+        *(("arm64-apple-macos14", "aarch64"), ("aarch64-linux-gnu", "aarch64"), ("x86_64-linux-gnu", "x86_64")),
+    ],
+)
+def test_one_name_for_all_targets_of_a_kind(target: str, expected: str) -> None:
+    assert architecture_of(target) == expected
+    first = target.partition("-")[0]
+    if first != expected and "." not in first:
+        with pytest.raises(ConfigError, match=f"expected the architecture {expected} "):
+            OptionSets({}, {first: {}})
 
 
 def test_a_menu_is_of_whole_sets(tmp_path: Path) -> None:

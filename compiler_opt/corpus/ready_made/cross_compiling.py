@@ -37,6 +37,8 @@ class Target:
     def options(self) -> tuple[str, ...]:
         """The options of clang's driver that select the target."""
         target = () if self.triple is None else (f"--target={self.triple}",)
+        if self.triple is not None and self.triple.startswith("thumb"):
+            target = (*target, "-mthumb")  # For Linux, clang generates code for Arm without it.
         sysroot = () if self.sysroot is None else (f"--sysroot={self.sysroot.absolute()}",)
         return (*target, *sysroot)
 
@@ -71,11 +73,11 @@ class Target:
 
     def _explain(self, language: str, result: processes.ProcessResult) -> str:
         if missing := re.search(r"'([^']+)' file not found", result.stderr_tail):
-            package = f"g++-{(self.triple or '').replace('-unknown-', '-')}"
+            triple = re.sub(r"^(arm|thumb)(?!64)[^-]*", "arm", self.triple or "").replace("-unknown-", "-")
             name = "C" if language == "c" else "C++"
             return (
                 f"the headers of {name} for it are missing ({missing[1]!r} is not found); install them (on Debian and "
-                f"Ubuntu e.g. the package {package}), or give the root of an installation by --sysroot"
+                f"Ubuntu e.g. the package g++-{triple}), or give the root of an installation by --sysroot"
             )
         return explain_failure(result.stderr_tail) or result.describe()
 

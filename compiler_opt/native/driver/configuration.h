@@ -59,8 +59,13 @@ inline std::string level_of(const std::string &option) {
   return "O" + value;
 }
 
-// The first part of a target triple.
-inline std::string architecture_of(const std::string &triple) { return triple.substr(0, triple.find('-')); }
+// The architecture of a target triple: its first part, but `arm` for all of 32-bit Arm, such as `thumbv7em`.
+inline std::string architecture_of(const std::string &triple) {
+  const std::string first = triple.substr(0, triple.find('-'));
+  if (starts_with(first, "arm64"))
+    return "aarch64";
+  return starts_with(first, "arm") || starts_with(first, "thumb") ? "arm" : first;
+}
 
 // The name of an option of LLVM's passes such as `-enable-load-pre=false`.
 inline std::string pass_option_name(const std::string &option) {

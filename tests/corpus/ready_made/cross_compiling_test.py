@@ -1,5 +1,6 @@
 """Cross compilation, with a sysroot of the test's own instead of installed headers."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,18 @@ def test_architectures_are_as_the_compiler_spells_them(clang_path: str) -> None:
     assert Target("riscv64-linux-gnu").architecture(clang_path) == "riscv64"
     assert Target("aarch64-unknown-linux-gnu").architecture(clang_path) == "aarch64"
     assert OWN_TARGET.architecture(clang_path) == probe(clang_path).target.split("-")[0]
+
+
+def test_a_thumb_triple_gives_thumb_code(clang_path: str, tmp_path: Path) -> None:
+    """For Linux, clang generates code for Arm unless it is also told -mthumb."""
+    (tmp_path / "empty.c").touch()
+    for triple, expected in {"thumbv7": "thumbv7", "armv7": "armv7"}.items():
+        target = Target(f"{triple}-linux-gnueabihf", tmp_path)
+        command = [clang_path, *target.options, "-S", "-emit-llvm", "-o", "-", "empty.c"]
+        printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        assert f'target triple = "{expected}-' in printed
+        with pytest.raises(ConfigError, match=r"the package g\+\+-arm-linux-gnueabihf"):
+            target.check(clang_path)
 
 
 def test_missing_headers_are_reported(clang_path: str, tmp_path: Path) -> None:
