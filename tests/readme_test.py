@@ -20,6 +20,10 @@ DOCUMENTS = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for pat
 FOREIGN = {"cmake", "make", "source", "tensorboard", "./configure"}
 """Programs in the README's commands that are none of ours; `./configure` is that of the user's project."""
 SHELL_VARIABLES = {"HOME", "PWD"}
+LONGEST_PAGE = 1500
+"""Words, as `wc -w` counts them."""
+LONG_PAGES = {"results.md"}
+"""Tables that are made of records."""
 
 
 def shell_lines(text: str) -> list[str]:
@@ -94,6 +98,12 @@ def test_the_readme_is_short() -> None:
     assert "## Requirements" in README.splitlines()[:40]
 
 
+@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+def test_pages_are_short(page: str) -> None:
+    words = len((ROOT / "docs" / page).read_text().split())
+    assert words <= LONGEST_PAGE or page in LONG_PAGES, f"{page} has {words} words: cut it, or make two pages of it"
+
+
 def test_contents_list_every_page() -> None:
     listed = set(re.findall(r"\]\((\w+\.md)\)", (ROOT / "docs/contents.md").read_text()))
     assert listed | {"contents.md"} == {path.name for path in (ROOT / "docs").glob("*.md")}
@@ -163,8 +173,8 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_code_map_knows_the_files() -> None:
-    """Every module that the code map names is there, and every package is on the map."""
-    text = (ROOT / "docs/code_map.md").read_text()
+    """Every module that the code map names is there, and every package is on one of its pages."""
+    text = "".join(page.read_text() for page in (ROOT / "docs").glob("code_map*.md"))
     names = {path.name for folder in ("compiler_opt", "tests", "studies") for path in (ROOT / folder).rglob("*")}
     names |= {path.name for path in ROOT.iterdir()}
     for name in re.findall(r"`(?:[\w/]+/)?([a-z]\w*\.(?:py|yaml))`", text):
