@@ -26,6 +26,7 @@ from tests.programs import ROOT, run
 from tests.small_corpus import make_small_corpus
 
 PAGE = (ROOT / "docs" / "api.md").read_text()
+REFERENCE = "".join(path.read_text() for path in (ROOT / "docs" / "reference").glob("*.md"))
 
 
 def test_the_code_of_the_page(tmp_path: Path) -> None:
@@ -58,6 +59,7 @@ def test_every_name_exists_and_is_documented() -> None:
     for name in public:
         assert getattr(compiler_opt, name).__name__
         assert f"`{name}`" in PAGE, name
+        assert f"\n::: compiler_opt.{name}\n" in REFERENCE, f"docs/reference/ lacks {name}"
 
 
 def test_an_unknown_name() -> None:

@@ -47,6 +47,8 @@ def test_all_links_of_the_site_lead_somewhere(tmp_path: Path) -> None:
     # 404.html is shown at any path, so it cannot have relative links.
     links = {page: Links(page) for page in tmp_path.rglob("*.html") if page.name != "404.html"}
     assert {page.stem for page in links} >= {page.stem for page in (ROOT / "docs").glob("*.md")} | {"index"}
+    reference = tmp_path / "reference" / "rollouts.html"
+    assert "compiler_opt.rollout" in links[reference].anchors and "measures the object" in reference.read_text()
     for page, there in links.items():
         for target in map(urlsplit, there.targets):
             if not target.scheme and not target.netloc:
