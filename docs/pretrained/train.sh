@@ -18,6 +18,7 @@ case $name in *-plugin | *-portable) ;; *) usage ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 export PYTHONPATH=$PWD
 python=${PYTHON:-.venv/bin/python} gin=gin_configs/inlining
+shipped=(--output_dir=compiler_opt/pretrained --history_dir=docs/pretrained)
 read -ra seeds <<<"${SEEDS:-1 2 3}"
 features=--gin_files=$gin/plugin_features.gin
 
@@ -81,11 +82,12 @@ done
 # 4. The best of them on the validation projects, with its margin.
 if [[ $name == *-portable ]]; then
   $python -m compiler_opt policy release --name="$name" --data_path="$corpora/validation" \
-    --training_dirs="$trained" "${compiler[@]}"
+    --training_dirs="$trained" "${shipped[@]}" "${compiler[@]}"
   exit
 fi
 $python -m compiler_opt policy release --name="$name" --data_path="$corpora/validation" \
-  --training_dirs="$trained" --output_dir="$runs/$name/released" "${compiler[@]}"
+  --training_dirs="$trained" --output_dir="$runs/$name/released" \
+  --history_dir=docs/pretrained "${compiler[@]}"
 
 # 5. Two rules come before its network, where it has no business.
 $python -m compiler_opt policy combine --policy_path="$runs/$name/released/$name" --policy_path=never \
@@ -93,4 +95,4 @@ $python -m compiler_opt policy combine --policy_path="$runs/$name/released/$name
 $python -m compiler_opt policy combine --policy_path=always --policy_path="$runs/$name/with-one-rule" \
   --feature=callee_cost --threshold=10 --output_dir="$runs/$name/with-rules"
 $python -m compiler_opt policy release --name="$name" --data_path="$corpora/validation" \
-  --policy_path="$runs/$name/with-rules" --margins=0 "${compiler[@]}"
+  --policy_path="$runs/$name/with-rules" --margins=0 "${shipped[@]}" "${compiler[@]}"

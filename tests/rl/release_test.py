@@ -172,3 +172,11 @@ def test_neither_trainings_nor_an_evaluation(flags: tuple[str, ...], tmp_path: P
         "error: expected --training_dirs or --policy_path, with --data_path (to release a policy), or --evaluation "
         "alone\n"
     )
+
+
+def test_the_output_folder_must_be_given(tmp_path: Path) -> None:
+    """Else it would be this package's, which an upgrade replaces."""
+    flags = ("--name=x", f"--training_dirs={tmp_path}", f"--data_path={tmp_path}")
+    result = programs.run("compiler_opt.tools.policy.release", *flags)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: ") and "--output_dir" in result.stderr

@@ -1,19 +1,21 @@
-"""Makes a policy that ships with compiler_opt out of trainings that differ in their seeds.
+"""Makes a policy to release, such as those that ship, out of trainings that differ in their seeds.
 
     compiler_opt policy release --name=inlining-Oz-portable --training_dirs=seed-1,seed-2,seed-3 \
-        --data_path=$VALIDATION_CORPUS
+        --data_path=$VALIDATION_CORPUS --output_dir=$POLICIES
 
 The policies of the trainings and, if they are several, the mean of their networks decide on a validation corpus, on
 which no result may ever be reported. The one with the best mean over projects of the change of linked text, or the mean
-of their networks if it gains 95% as much, goes to `compiler_opt/pretrained/NAME`, with the margin that the same corpus
-chooses (see `policy margin`), with a model card and checksums; the thinned histories of the trainings go to
-`docs/pretrained/NAME`. A policy that was made of released ones, as by `policy combine`, is released with --policy_path
-in place of --training_dirs, and --margins=0 to keep its margin.
+of their networks if it gains 95% as much, goes to `$POLICIES/NAME`, with the margin that the same corpus chooses (see
+`policy margin`), with a model card and checksums; `--history_dir=DIR` also writes the thinned histories of the
+trainings, to `DIR/NAME`. A policy that was made of released ones, as by `policy combine`, is released with
+--policy_path in place of --training_dirs, and --margins=0 to keep its margin.
 
 An evaluation of the released policy on other projects then completes its card:
 
-    compiler_opt evaluate --data_path=$HELD_OUT --policy_path=pretrained:NAME --output_dir=$RESULTS
-    compiler_opt policy release --name=NAME --evaluation=$RESULTS
+    compiler_opt evaluate --data_path=$HELD_OUT --policy_path=$POLICIES/NAME --output_dir=$RESULTS
+    compiler_opt policy release --name=NAME --evaluation=$RESULTS --output_dir=$POLICIES
+
+If the environment variable COMPILER_OPT_PRETRAINED is $POLICIES, `pretrained:NAME` is this policy.
 """
 
 from pathlib import Path
@@ -30,8 +32,6 @@ from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 from compiler_opt.tools.progress import rollout_bar
 
-_ROOT = Path(__file__).parents[3]
-
 _NAME = flags.DEFINE_string("name", None, "The policy's name: letters, digits and . + -", required=True)
 _TRAINING_DIRS = flags.DEFINE_list("training_dirs", [], "Comma-separated folders of trainings, one for each seed.")
 _POLICY_PATH = shared_flags.path("policy_path", "Folder of a policy to release as it is, without trainings.")
@@ -39,12 +39,8 @@ _CORPUS = shared_flags.CorpusFlags(module_filter=False, required=False)
 _EVALUATION = shared_flags.path(
     "evaluation", "Folder of results that evaluate wrote for the released policy, for its model card."
 )
-_OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", str(_ROOT / "compiler_opt" / "pretrained"), "The folder of policies to write into."
-)
-_HISTORY_DIR = flags.DEFINE_string(
-    "history_dir", str(_ROOT / "docs" / "pretrained"), "The folder for thinned histories."
-)
+_OUTPUT_DIR = shared_flags.required_path("output_dir", "The folder of policies to write into, as NAME.")
+_HISTORY_DIR = shared_flags.path("history_dir", "Folder for thinned histories of the trainings; by default none.")
 _MARGINS = shared_flags.numbers("margins", MARGINS, float, "margins to try; 0 for none")
 _COMPILE_TASK = shared_flags.TaskFlag("inlining")
 _CLANG_PATH = shared_flags.clang_path()
@@ -54,14 +50,15 @@ _NUM_WORKERS = shared_flags.num_workers()
 @entry_point.command
 def entry() -> None:
     _check_flags()
-    output_dir, history_dir = Path(_OUTPUT_DIR.value), Path(_HISTORY_DIR.value)
+    output_dir, history_dir = _OUTPUT_DIR.value, _HISTORY_DIR.value
     training_dirs = [Path(directory) for directory in _TRAINING_DIRS.value]
     check_folder_writable(output_dir)
     if _EVALUATION.value is not None:
         folder = add_results(output_dir, _NAME.value, _EVALUATION.value)
         print(f"{folder}: has the results of {_EVALUATION.value}")
         return
-    check_folder_writable(history_dir)
+    if history_dir is not None:
+        check_folder_writable(history_dir)
     policy: Path | None = _POLICY_PATH.value
     candidates = gather(training_dirs) if policy is None else {policy.resolve().name: finished_policy(policy)}
     problem = _COMPILE_TASK.load()
@@ -88,7 +85,7 @@ def entry() -> None:
                 settings=settings,
                 on_rollout=advance,
             )
-    logs = write_logs(training_dirs, history_dir / _NAME.value)
+    logs = write_logs(training_dirs, history_dir / _NAME.value) if history_dir is not None else []
     folder = release(output_dir, _NAME.value, choice)
     for line in table.lines():
         echo(line)
