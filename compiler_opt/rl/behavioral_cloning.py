@@ -388,7 +388,7 @@ def clone(
         weights, space = described(cloned), problem.decision.action_space
         policy_dir = save_run_policy(root_dir, weights, space, trace.advice.name, trace.features)
     except KeyboardInterrupt:
-        kept = how_far_kept(root_dir)
+        kept = how_far_kept(root_dir / POLICY_DIR)
         what = "that of an earlier cloning" if keeps_earlier else f"the best so far, after {kept}"
         policy = f"the policy in {root_dir / POLICY_DIR} is {what}" if keeps_earlier or kept else "no policy yet"
         raise KeyboardInterrupt(f"{policy}; the same command starts again from the first epoch") from None

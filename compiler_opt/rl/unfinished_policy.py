@@ -16,6 +16,8 @@ from compiler_opt.rl.config import POLICY_DIR, SAVED_POLICY
 UNFINISHED = "unfinished"
 """The key, in the metadata of an unfinished policy, of how far the run was."""
 
+_REMEDY = "run the command that began it again to finish it"
+
 
 def save_unfinished_policy(root_dir: Path, weights: NetworkWeights, how_far: str) -> None:
     """Writes the policy so far into the run's folder, all or nothing. Raises OutputError if it cannot be written."""
@@ -31,21 +33,24 @@ def is_finished(root_dir: Path) -> bool:
     return False
 
 
-def how_far_kept(root_dir: Path) -> str:
-    """How far the run was whose unfinished policy is in a run's folder; empty if there is none."""
+def how_far_kept(policy_dir: Path) -> str:
+    """How far the run was whose unfinished policy is in a folder; empty if there is none."""
     with contextlib.suppress(PolicyError):
-        return str(NetworkWeights.load(root_dir / POLICY_DIR).metadata.get(UNFINISHED, ""))
+        return str(NetworkWeights.load(policy_dir).metadata.get(UNFINISHED, ""))
     return ""
+
+
+def unfinished_warning(policy_dir: Path) -> str:
+    """What to say before the policy in a folder is put to use: empty unless it is of an unfinished run."""
+    how_far = how_far_kept(policy_dir)
+    return how_far and f"{policy_dir}: is the policy so far of an unfinished run ({how_far}); {_REMEDY}"
 
 
 def finished_policy(policy_dir: Path) -> NetworkWeights:
     """A policy's weights. Raises PolicyError if it is damaged, or of a run that was not finished."""
     weights = NetworkWeights.load(policy_dir)
     if (how_far := weights.metadata.get(UNFINISHED)) is not None:
-        raise PolicyError(
-            f"{policy_dir}: expected the policy of a finished run, found one of {how_far}; the command that began "
-            "the run resumes it"
-        )
+        raise PolicyError(f"{policy_dir}: expected the policy of a finished run, found one of {how_far}; {_REMEDY}")
     return weights
 
 

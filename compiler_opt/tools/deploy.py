@@ -28,6 +28,7 @@ from compiler_opt.files import exclusive_directory
 from compiler_opt.llvm.options_plugin import OPTIONS
 from compiler_opt.policies.decisions import DEFAULT_BASE
 from compiler_opt.report.formatting import count_text
+from compiler_opt.rl.unfinished_policy import unfinished_warning
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.options_flag import OptionsFlag
 from compiler_opt.tools.shared_flags import NONE
@@ -97,6 +98,9 @@ _PIN_CLANG = flags.DEFINE_bool(
 def entry() -> None:
     requests = _requests(_POLICY_PATH.value, _LEVELS.value)
     options = _OPTIONS.read()
+    for request in requests:
+        if request.folder is not None and (warning := unfinished_warning(request.folder)):
+            entry_point.warn(warning)
     output = next_version(_OUTPUT_DIR.value) if _VERSIONED.value else _OUTPUT_DIR.value
     with exclusive_directory(output, "--output_dir"):
         deployment = deploy(

@@ -34,6 +34,7 @@ from compiler_opt.pass_options.sets import OptionSets, describe_sets
 from compiler_opt.policies.model_card import CHECKSUM_FACT
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problem import AnyProblem
+from compiler_opt.rl.unfinished_policy import unfinished_warning
 from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
@@ -93,7 +94,10 @@ def entry() -> None:
     policy = _POLICY_PATH.value or pretrained.default(problem, [toolchain], "--policy_path")
     learned = None
     if policy not in (EmbeddedPolicy.name, NONE):
-        learned = problem.decision.load_policy(pretrained.folder(policy), margin=_MARGIN.value)
+        folder = pretrained.folder(policy)
+        learned = problem.decision.load_policy(folder, margin=_MARGIN.value)
+        if warning := unfinished_warning(folder):
+            entry_point.warn(warning)
     elif _MARGIN.value is not None:
         whose = "the model that is built into the compiler has none" if policy != NONE else "there is no policy"
         raise ConfigError(f"--margin: {whose}; leave it out")

@@ -19,6 +19,7 @@ from compiler_opt.errors import ConfigError, OutputError, ToolchainError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.model_card import ModelCard
 from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkWeights
+from compiler_opt.rl.unfinished_policy import save_unfinished_policy
 from compiler_opt.spaces.binary import BinaryPolicy
 from tests import programs
 from tests.deploy.conftest import Compiler, run
@@ -223,3 +224,15 @@ def test_the_command(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
     result = programs.run(*command, f"--policy_path={tmp_path / 'other'}")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: ") and len(result.stderr.splitlines()) == 1
+
+
+def test_the_policy_of_an_unfinished_training(tmp_path: Path) -> None:
+    save_unfinished_policy(tmp_path, save_policy(tmp_path / "finished"), "3 of 10 iterations")
+    command = ("compiler_opt/tools/deploy.py", f"--output_dir={tmp_path / 'out'}", "--clang_path=/nowhere/clang")
+    result = programs.run(*command, f"--policy_path={tmp_path / 'policy'}", f"--policy_path={tmp_path / 'finished'}")
+    warning, error = result.stderr.splitlines()
+    assert warning == (
+        f"warning: {tmp_path / 'policy'}: is the policy so far of an unfinished run (3 of 10 iterations); run the "
+        "command that began it again to finish it"
+    )
+    assert error.startswith("error: ")

@@ -16,6 +16,7 @@ from compiler_opt.corpus.module import format_options
 from compiler_opt.files import default_cache_dir
 from compiler_opt.pass_options.sets import OptionSets, shipped
 from compiler_opt.policies.weights import NetworkWeights
+from compiler_opt.rl.unfinished_policy import save_unfinished_policy
 from tests import programs
 from tests.small_corpus import make_small_corpus
 
@@ -209,7 +210,12 @@ def test_a_policy_for_other_features_is_refused(corpus: Corpus, clang_path: str,
         f"--clang_path={clang_path}",
     )
     assert result.returncode == 2
-    assert "number_of_moons" in result.stderr
+    assert "number_of_moons" in result.stderr and "warning: " not in result.stderr
+    save_unfinished_policy(tmp_path, NetworkWeights.load(policy), "3 of 10 iterations")
+    result = run(f"--data_path={corpus.root}", f"--policy_path={policy}", f"--output_dir={tmp_path}")
+    warning, error = result.stderr.splitlines()
+    assert warning.startswith(f"warning: {policy}: is the policy so far of an unfinished run (3 of 10 iterations); ")
+    assert "number_of_moons" in error
 
 
 def test_starts_without_tensorflow() -> None:
