@@ -43,7 +43,7 @@ def how_far_kept(policy_dir: Path) -> str:
 def unfinished_warning(policy_dir: Path) -> str:
     """What to say before the policy in a folder is put to use: empty unless it is of an unfinished run."""
     how_far = how_far_kept(policy_dir)
-    return how_far and f"{policy_dir}: is the policy so far of an unfinished run ({how_far}); {_REMEDY}"
+    return how_far and f"{policy_dir}: the policy so far of an unfinished run ({how_far}); {_REMEDY}"
 
 
 def finished_policy(policy_dir: Path) -> NetworkWeights:

@@ -232,7 +232,7 @@ def test_the_policy_of_an_unfinished_training(tmp_path: Path) -> None:
     result = programs.run(*command, f"--policy_path={tmp_path / 'policy'}", f"--policy_path={tmp_path / 'finished'}")
     warning, error = result.stderr.splitlines()
     assert warning == (
-        f"warning: {tmp_path / 'policy'}: is the policy so far of an unfinished run (3 of 10 iterations); run the "
+        f"warning: {tmp_path / 'policy'}: the policy so far of an unfinished run (3 of 10 iterations); run the "
         "command that began it again to finish it"
     )
     assert error.startswith("error: ")

@@ -214,7 +214,7 @@ def test_a_policy_for_other_features_is_refused(corpus: Corpus, clang_path: str,
     save_unfinished_policy(tmp_path, NetworkWeights.load(policy), "3 of 10 iterations")
     result = run(f"--data_path={corpus.root}", f"--policy_path={policy}", f"--output_dir={tmp_path}")
     warning, error = result.stderr.splitlines()
-    assert warning.startswith(f"warning: {policy}: is the policy so far of an unfinished run (3 of 10 iterations); ")
+    assert warning.startswith(f"warning: {policy}: the policy so far of an unfinished run (3 of 10 iterations); ")
     assert "number_of_moons" in error
 
 
