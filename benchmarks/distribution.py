@@ -45,6 +45,7 @@ from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.entry_point import echo
 from compiler_opt.tools.options_flag import OptionsFlag
 
+_NO_LTO = "none"
 _LTO_OPTIONS = {"thin": "-flto=thin", "full": "-flto"}
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder for sources, builds, logs and records.")
 _PACKAGES = flags.DEFINE_list(
@@ -61,8 +62,8 @@ _MOST_NEEDED = flags.DEFINE_integer(
 )
 _WAYS = flags.DEFINE_list("ways", DEPLOYED, f"What plain clang is compared with: {DEPLOYED}, {NEVER_WORSE}.")
 _LEVELS = flags.DEFINE_list("levels", "Oz", "Optimisation levels.")
-_LTO = flags.DEFINE_multi_enum(
-    "lto", ["none"], ["none", *_LTO_OPTIONS], "Link-time optimisation by lld, which is added to every command."
+_LTO = flags.DEFINE_list(
+    "lto", _NO_LTO, f"Link-time optimisation by lld, added to every command: {', '.join([_NO_LTO, *_LTO_OPTIONS])}."
 )
 _CLANG_PATH = shared_flags.clang_path()
 _POLICY_PATH = shared_flags.policy("policy_path", "The policy; by default the one that ships; `none` for none.")
@@ -81,6 +82,7 @@ def entry() -> int:
     for name, values, known in (
         ("levels", _LEVELS.value, list(LEVELS)),
         ("ways", _WAYS.value, [DEPLOYED, NEVER_WORSE]),
+        ("lto", _LTO.value, [_NO_LTO, *_LTO_OPTIONS]),
     ):
         if wrong := set(values) - set(known):
             raise ConfigError(f"--{name}: expected some of {', '.join(known)}, found {min(wrong)}")
