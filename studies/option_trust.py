@@ -25,7 +25,7 @@ _EXPERIMENTAL = re.compile(
     r"extra-vectorizer-passes|sink-insts-to-avoid-spills|disable-2addr-hack|regalloc|optimize-regalloc|terminal-rule|aggressive-machine-cse|force-.*|run-.*|"
     r"use-segment-set-.*|machine-outliner-.*|outliner-.*|hot-cold-split.*|ir-outliner.*|polly.*|slp-revec|window-sched.*|"
     r"exhaustive-register-search|enable-aa-sched-mi|rewrite-.*|x86-tile-ra|mergefunc-.*|pi-.*|sbvec-.*|lsr-(exp-narrow|drop-solution)|"
-    r"misched|global-merge-(on|all)-.*|pre-RA-sched=(linearize|fast|vliw-td)|x86-cmov-converter-force-all|combiner-disabled|join-liveintervals"
+    r"misched|global-merge-(on|all)-.*|join-splitedges|pre-RA-sched=(linearize|fast|vliw-td)|x86-cmov-converter-force-all|combiner-disabled|join-liveintervals"
 )
 _MEANING = re.compile(
     r"limit-float-precision|.*double-float-shrink|disable-strictnode-mutation|expand-(fp|div).*|enable-unsafe-.*|"
