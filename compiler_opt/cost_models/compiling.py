@@ -1,7 +1,7 @@
 """Compiles the modules that cost models learn from, with the limits and the sandbox of every compilation."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from compiler_opt.corpus.command_lines.command_line import compile_command
@@ -19,6 +19,7 @@ def compile_object(
     output: Path,
     added: Sequence[str] = (),
     *,
+    environment: Mapping[str, str] | None = None,
     timeout_s: float = processes.DEFAULT_TIMEOUT_S,
 ) -> float:
     """Compiles a module with its own options, and returns the CPU seconds of clang.
@@ -28,6 +29,7 @@ def compile_object(
       toolchain: the compiler.
       output: the object; a module that is not trusted may write to its folder only.
       added: further options of cc1.
+      environment: of clang; by default, that of this process.
       timeout_s: wall-clock limit.
 
     Raises:
@@ -36,23 +38,18 @@ def compile_object(
     """
     options = module.options(toolchain.clang)
     flags = [*added, *module.pass_flags((*options, *added))]
-    variables = None
     if module.function_options is not None:
         flags.append(load_option(options_plugin.options_plugin(toolchain)))
-        variables = {**os.environ, **options_plugin.environment(module.function_options, output.parent)}
+        variables = options_plugin.environment(module.function_options, output.parent)
+        environment = {**(os.environ if environment is None else environment), **variables}
     command = compile_command(toolchain.clang, options, module.bitcode_path, output, flags, trusted=module.trusted)
     sandbox = None if module.trusted else Sandbox.for_folder(output.parent)
     result = processes.run(
-        command, timeout_s=timeout_s, max_stdout_bytes=1 << 20, sandbox=sandbox, environment=variables
+        command, timeout_s=timeout_s, max_stdout_bytes=1 << 20, sandbox=sandbox, environment=environment
     )
     if not result.ok:
-        raise failure_of(module, result)
+        reason = explain_failure(result.stderr_tail)
+        if reason is not None:
+            raise CorpusError(f"{module.bitcode_path}: {reason}")
+        raise CompileError(f"{module.name}: {result.describe()}")
     return result.cpu_s
-
-
-def failure_of(module: Module, result: processes.ProcessResult, program: str = "") -> CompileError | CorpusError:
-    """Why a process that read a module's bitcode failed; `program` names it, if it is not clang."""
-    reason = explain_failure(result.stderr_tail)
-    if reason is not None:
-        return CorpusError(f"{module.bitcode_path}: {reason}")
-    return CompileError(f"{module.name}: {program}{': ' if program else ''}{result.describe()}")

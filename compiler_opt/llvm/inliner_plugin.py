@@ -97,7 +97,7 @@ def _call_sites(names: bytes, arrays: Mapping[str, np.ndarray]) -> CallSites:
 _NAMES = """
 inliner_plugin.cpp inliner_settings.h inliner_log.h inline_advisor.h callsite_features.h function_body.h
 call_graph_heights.h frame_limit.h inline_cost_sum.h shown_advice.h decision_replay.h decision_file.h
-body_fingerprints.h difference_log.h plugin_environment.h policy_network.h
+body_fingerprints.h difference_log.h function_counter.h function_features.h plugin_environment.h policy_network.h
 """
 SOURCES = tuple(NATIVE / name for name in _NAMES.split())
 """What it is built from."""
@@ -115,6 +115,7 @@ def environment(
     log: Path | None = None,
     log_default: bool = False,
     log_features: Sequence[str] = (),
+    functions: Path | None = None,
     thinlto: bool = False,
     strict: bool = True,
 ) -> dict[str, str]:
@@ -128,6 +129,7 @@ def environment(
       log: file for the training log (the functions' names go to `LOG.functions`).
       log_default: also log the default decisions; without a policy they always are.
       log_features: names of the plugin's own features to log after LLVM's, see `plugin_features`.
+      functions: file for the features of functions right after inlining.
       thinlto: also decide in the backends of a ThinLTO link.
       strict: fail the compilation, rather than continue without the policy, if these settings cannot be followed.
     """
@@ -143,6 +145,7 @@ def environment(
         "MLGO_INLINER_LOG_DEFAULT": str(int(log_default)),
         "MLGO_INLINER_LOG_FEATURES": ",".join(log_features),
         "MLGO_INLINER_DIFFERENCES": "",
+        "MLGO_INLINER_FUNCTIONS": str(functions or ""),
         "MLGO_INLINER_THINLTO": str(int(thinlto)),
         "MLGO_INLINER_STRICT": str(int(strict)),
         "MLGO_LLVM_VERSION": "",

@@ -16,6 +16,7 @@
 //   MLGO_INLINER_LOG_DEFAULT  1: also log the default decisions
 //   MLGO_INLINER_LOG_FEATURES names of features of callsite_features.h to log as well, separated by commas
 //   MLGO_INLINER_DIFFERENCES  file to append the decisions to that differ from the default (see difference_log.h)
+//   MLGO_INLINER_FUNCTIONS    file to write the features of functions right after inlining to (see function_counter.h)
 //   MLGO_INLINER_THINLTO      1: also decide in the backends of a ThinLTO link, on functions imported from other modules,
 //                             which policies are not trained on
 //   MLGO_INLINER_STRICT       1: fail the compilation if these settings cannot be followed; otherwise it continues
@@ -24,6 +25,7 @@
 
 #include "decision_replay.h"
 #include "difference_log.h"
+#include "function_counter.h"
 #include "inline_advisor.h"
 #include "inliner_log.h"
 #include "inliner_settings.h"
@@ -262,6 +264,11 @@ void registerCallbacks(PassBuilder &PB) {
     return useDefaultHeuristic(Error);
   const auto Level = std::make_shared<std::optional<OptimizationLevel>>();
   PB.registerPipelineStartEPCallback([Level](ModulePassManager &, OptimizationLevel Found) { *Level = Found; });
+  if (const char *Path = compiler_opt::variable("MLGO_INLINER_FUNCTIONS"))
+    PB.registerOptimizerEarlyEPCallback([Path](ModulePassManager &Passes, OptimizationLevel Found, auto...) {
+      if (Found != OptimizationLevel::O0)
+        Passes.addPass(compiler_opt::FunctionCounter(Path));
+    });
   PB.registerAnalysisRegistrationCallback([Level](ModuleAnalysisManager &MAM) { registerModuleAnalyses(MAM, Level); });
   PB.registerAnalysisRegistrationCallback(registerFunctionAnalyses);
 }

@@ -10,14 +10,12 @@ arrays (F functions, K features that are not zero, D feature names, E symbols):
     values    [K]  float32
     bytes     [F]  int64    size of each function in the object; -1 for one that is not in it
     total     [1]  int64    bytes of all functions of the object
-    cpu_s     [3]  float64  CPU seconds of opt, of the features, and of clang
 """
 
 import concurrent.futures
 import dataclasses
 import hashlib
 import json
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,9 +25,7 @@ import numpy as np
 from compiler_opt.array_files import load_arrays, pack_arrays
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
-from compiler_opt.cost_models.ir2native.features import VERSION, module_features
-from compiler_opt.cost_models.ir2native.inlined import CANONICAL, Inliner
-from compiler_opt.cost_models.ir2native.labels import FunctionSizes, compiled_sizes
+from compiler_opt.cost_models.ir2native.functions import VERSION, FunctionSizes, compile_functions
 from compiler_opt.errors import CompileError, CorpusError, ProtocolError
 from compiler_opt.kept_results import kept, key_of
 from compiler_opt.llvm.scratch import scratch_directory
@@ -51,7 +47,6 @@ _KINDS = {
     "values": np.float32,
     "bytes": np.int64,
     "total": np.int64,
-    "cpu_s": np.float64,
 }
 
 
@@ -67,7 +62,6 @@ class ModuleFunctions:
       rows, features, values: `[K]`, the features that are not zero.
       bytes: `[F]` int64; `ABSENT` for functions that vanish after the cut, or whose symbol is private.
       total: bytes of all functions of the object.
-      cpu_s: `[3]`: of opt, of the features, and of clang.
     """
 
     module: str
@@ -79,15 +73,10 @@ class ModuleFunctions:
     values: np.ndarray
     bytes: np.ndarray
     total: int
-    cpu_s: np.ndarray
 
     @classmethod
     def make(
-        cls,
-        module: Module,
-        features: Mapping[str, Mapping[str, float]],
-        sizes: FunctionSizes,
-        cpu_s: Sequence[float],
+        cls, module: Module, features: Mapping[str, Mapping[str, float]], sizes: FunctionSizes
     ) -> "ModuleFunctions":
         """Joins features and sizes by symbol."""
         columns = sorted({name for each in features.values() for name in each})
@@ -103,7 +92,6 @@ class ModuleFunctions:
             np.array([value for each in features.values() for value in each.values()], np.float32),
             np.array([sizes.by_symbol.get(symbol, ABSENT) for symbol in features], np.int64),
             sizes.total,
-            np.array(cpu_s, np.float64),
         )
 
     def matrix(self, columns: Mapping[str, int]) -> np.ndarray:
@@ -124,7 +112,6 @@ class ModuleFunctions:
             "values": self.values,
             "bytes": self.bytes,
             "total": np.array([self.total], np.int64),
-            "cpu_s": self.cpu_s,
         }
 
     @classmethod
@@ -141,7 +128,7 @@ class ModuleFunctions:
         for indices, count in ((rows, len(symbols)), (features, len(columns))):
             if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < count:
                 raise ValueError("a value is out of place")
-        if len(arrays["total"]) != 1 or len(arrays["cpu_s"]) != 3 or not np.isfinite(values).all():
+        if len(arrays["total"]) != 1 or not np.isfinite(values).all():
             raise ValueError("its numbers are not such as were written")
         total = int(arrays["total"][0])
         return cls(
@@ -154,7 +141,6 @@ class ModuleFunctions:
             values,
             arrays["bytes"],
             total,
-            arrays["cpu_s"],
         )
 
 
@@ -216,11 +202,10 @@ def read_corpus(
     Raises:
       CorpusError: most modules fail; the message has the first reason.
       OutputError: a file cannot be written.
-      ToolchainError: there is no `opt`.
+      ToolchainError: a module is to be compiled, and there is no inliner plugin; the message says what to install.
     """
-    inliner = Inliner(toolchain)
     with concurrent.futures.ThreadPoolExecutor(num_workers) as pool:
-        read = pool.map(lambda module: _read(module, toolchain, inliner, folder), corpus.modules)
+        read = pool.map(lambda module: _read(module, toolchain, folder), corpus.modules)
         found = list(progress_bar(read, description, len(corpus.modules), unit="module"))
     failures = [each for each in found if isinstance(each, str)]
     if len(failures) * 2 > len(found):
@@ -228,28 +213,24 @@ def read_corpus(
     return Dataset([each for each in found if not isinstance(each, str)]), failures
 
 
-def _read(module: Module, toolchain: Toolchain, inliner: Inliner, folder: Path) -> ModuleFunctions | str:
+def _read(module: Module, toolchain: Toolchain, folder: Path) -> ModuleFunctions | str:
     """A module's functions, or why there are none, in one line."""
-    about = json.dumps([VERSION, CANONICAL, toolchain.identity()], sort_keys=True)
+    about = json.dumps([VERSION, toolchain.identity()], sort_keys=True)
     try:
         return kept(
             folder / f"{key_of(module.content_digest(), about)}.npz",
             lambda path: ModuleFunctions.load(path, module),
             lambda functions: pack_arrays(functions.arrays(), compressed=True),
-            lambda: _measured(module, toolchain, inliner, _TIMEOUT_S),
+            lambda: _measured(module, toolchain),
         )
     except (CompileError, CorpusError, ProtocolError) as error:
         return str(error)
 
 
-def _measured(module: Module, toolchain: Toolchain, inliner: Inliner, timeout_s: float) -> ModuleFunctions:
+def _measured(module: Module, toolchain: Toolchain) -> ModuleFunctions:
     with scratch_directory() as scratch:
-        inlined = inliner.run(module, scratch, timeout_s=timeout_s)
-        start_s = time.thread_time()
-        features = module_features(inlined)
-        features_s = time.thread_time() - start_s
-        sizes = compiled_sizes(module, toolchain, scratch, timeout_s=timeout_s)
-    return ModuleFunctions.make(module, features, sizes, (inlined.cpu_s, features_s, sizes.cpu_s))
+        features, sizes = compile_functions(module, toolchain, scratch, timeout_s=_TIMEOUT_S)
+    return ModuleFunctions.make(module, features, sizes)
 
 
 def _packed(names: Sequence[str]) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 MIN_BYTES = 1.0
 """No function is predicted smaller."""
 
-_COUNTS = re.compile(r"(tok|op|cost)\.|(op|cost|blocks|fn|fn\.vararg|fn\.frame_over128|fn\.parameters\.stack)$")
+_COUNTS = re.compile(r"(tok|op|cost)\.|(op|blocks|fn|fn\.vararg|fn\.frame_over128)$")
 _LIVE = re.compile(r"live\.(int|float)\.(saved|across|crossing|spilled_across)$")
 
 

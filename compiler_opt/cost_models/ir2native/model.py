@@ -15,7 +15,7 @@ import numpy as np
 from compiler_opt.array_files import load_arrays, pack_arrays
 from compiler_opt.checked_values import convert
 from compiler_opt.cost_models.ir2native.dataset import Dataset
-from compiler_opt.cost_models.ir2native.features import VERSION
+from compiler_opt.cost_models.ir2native.functions import VERSION
 from compiler_opt.cost_models.ir2native.linear import predict_linear
 from compiler_opt.cost_models.ir2native.network import FeedForwardNetwork
 from compiler_opt.cost_models.model_files import DESCRIPTION, reading

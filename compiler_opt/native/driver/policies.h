@@ -134,7 +134,8 @@ inline bool any_decides(const std::vector<Policy> &policies) {
 inline void configure_plugins(const std::vector<Policy> &policies, const char *only_version, bool strict) {
   for (const char *variable : {"MLGO_INLINER_POLICY", "MLGO_INLINER_LOG", "MLGO_INLINER_LOG_DEFAULT", "MLGO_INLINER_SEED",
                                "MLGO_INLINER_TEMPERATURE", "MLGO_INLINER_MODE", "MLGO_INLINER_DECISIONS",
-                               "MLGO_INLINER_DIFFERENCES", "MLGO_INLINER_LEVELS", "MLGO_INLINER_STRICT",
+                               "MLGO_INLINER_DIFFERENCES", "MLGO_INLINER_FUNCTIONS", "MLGO_INLINER_LEVELS",
+                               "MLGO_INLINER_STRICT",
                                "MLGO_REGALLOC_POLICY", "MLGO_REGALLOC_LOG", "MLGO_REGALLOC_CHANNEL", "MLGO_REGALLOC_MODE",
                                "MLGO_REGALLOC_LEVELS", "MLGO_REGALLOC_STRICT", "MLGO_OPTIONS_MENU",
                                "MLGO_OPTIONS_CHOICES", "MLGO_OPTIONS_PLUGIN", "MLGO_OPTIONS_TRIAL", "MLGO_OPTIONS_DEFAULT",

@@ -34,6 +34,7 @@ from compiler_opt.cost_models.throughput.training import Epoch, Examples, Traine
 from compiler_opt.cost_models.trees import TreeSettings, require_scikit_learn
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import exclusive_directory, write_atomically, write_json
+from compiler_opt.llvm.inliner_plugin import inliner_plugin
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tensorflow_loading import load_tensorflow, require_tensorflow
 from compiler_opt.tools import entry_point, shared_flags
@@ -141,7 +142,7 @@ def _train_on_functions(output: Path) -> None:
             "give a corpus of other projects"
         )
     toolchain = shared_flags.compiler(_CLANG_PATH.value, corpus, validation)
-    toolchain.tool("opt")
+    inliner_plugin(toolchain)
     settings = TrainingSettings(
         trees=TreeSettings(iterations=_TREES.value),
         network=NetworkSettings(epochs=_EPOCHS.value or NetworkSettings.epochs),

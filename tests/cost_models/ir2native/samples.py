@@ -7,7 +7,7 @@ import numpy as np
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.cost_models.ir2native.dataset import Dataset, ModuleFunctions
-from compiler_opt.cost_models.ir2native.labels import FunctionSizes
+from compiler_opt.cost_models.ir2native.functions import FunctionSizes
 from tests.small_corpus import make_corpus
 
 SOURCE = """
@@ -57,7 +57,7 @@ def made_up(seed: int = 0, projects: int = 6, modules: int = 3, functions: int =
             features[f"gone{project}_{number}"] = {"fn": 1.0, "tok.a": 1.0, "op": 1.0}
             module = Module(f"p{project}/m{number}.o", f"p{project}", Path("nowhere"))
             total = FunctionSizes(sizes, sum(sizes.values()))
-            found.append(ModuleFunctions.make(module, features, total, (0.1, 0.2, 0.3)))
+            found.append(ModuleFunctions.make(module, features, total))
     return Dataset(found)
 
 
