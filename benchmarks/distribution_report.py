@@ -9,7 +9,7 @@ from compiler_opt.report.formatting import bytes_text, change_text, interval_tex
 from compiler_opt.report.table import Table
 
 _PARTS = ("text", "code", "unwind tables", "dynamic symbols")
-_LANGUAGES = {"c": "C", "c++": "C++", "": "both"}
+_LANGUAGES = {"c": "C", "c++": "C++", "": "not known"}
 
 
 @dataclasses.dataclass(frozen=True)
