@@ -29,6 +29,7 @@ PAGE = (ROOT / "docs" / "api.md").read_text()
 REFERENCE = "".join(path.read_text() for path in (ROOT / "docs" / "reference").glob("*.md"))
 
 
+@pytest.mark.slow
 def test_the_code_of_the_page(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     clang = shutil.which("clang-22")

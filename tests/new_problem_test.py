@@ -161,6 +161,7 @@ def _run_with_passes(toolchain: Toolchain, folder: Path, name: str) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.both_compilers
 def test_the_commands_of_the_page_choose_by_function_for_a_pass(toolchain: Toolchain, pass_folder: Path) -> None:
     folder, version = pass_folder, str(toolchain.version[0])

@@ -59,6 +59,7 @@ def test_eight_projects_of_the_test_split_have_programs_half_of_them_in_cpp() ->
     assert min(sum(languages[name] == language for name in projects) for language in ("c", "c++")) >= 4
 
 
+@pytest.mark.slow
 def test_each_program_compiles_without_warnings() -> None:
     assert len({ProgramSource(path).project for path in PROGRAMS}) >= 15
     result = subprocess.run([CLANG, "-Wall", "-Wextra", "-fsyntax-only", *PROGRAMS], capture_output=True, text=True)

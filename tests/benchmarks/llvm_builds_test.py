@@ -106,6 +106,7 @@ def test_a_build_goes_on(toolchain: Toolchain, source: Path, tmp_path: Path) -> 
         plain.objects("clang")
 
 
+@pytest.mark.slow
 def test_instructions_are_counted_if_the_output_is_the_same(toolchain: Toolchain, source: Path, tmp_path: Path) -> None:
     plain, aligned = builds = _builds(toolchain, tmp_path)
     for build in builds:

@@ -28,6 +28,7 @@ int main(void) { printf("%u\\n", sum(100000)); return 0; }
 """
 
 
+@pytest.mark.slow
 def test_builds_are_compared_with_the_plain_one(tmp_path: Path) -> None:
     toolchain = probe(CLANG)
     sources = {

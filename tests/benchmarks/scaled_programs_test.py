@@ -24,6 +24,7 @@ def _run(*options: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.slow
 def test_what_networks_get_wrong_stays_small(tmp_path: Path) -> None:
     """Without the rules before its network, the policy leaves empty constructors, and inlines all of 300 messages."""
     output = tmp_path / "sizes.csv"
@@ -39,6 +40,7 @@ def test_what_networks_get_wrong_stays_small(tmp_path: Path) -> None:
         assert 0 < policy <= 1.01 * plain
 
 
+@pytest.mark.slow
 def test_growth_is_found(tmp_path: Path) -> None:
     never = combine_policies(["never", pretrained.path("inlining-Oz-plugin")], "default_decision", [2])
     never.save(tmp_path)

@@ -59,7 +59,12 @@ def _run(program: str, how: str, folder: Path) -> "subprocess.CompletedProcess[s
     )
 
 
-@pytest.mark.parametrize("how", ["script", "stdin", "-c", "interactive"])
+_EACH_WAY = pytest.mark.parametrize(
+    "how", ["script", "stdin", *(pytest.param(how, marks=pytest.mark.slow) for how in ("-c", "interactive"))]
+)
+
+
+@_EACH_WAY
 def test_a_program_without_a_guard(how: str, tmp_path: Path) -> None:
     result = _run(_START.replace("WHAT", "7"), how, tmp_path)
     # Interactive sessions print prompts, too.
@@ -67,7 +72,7 @@ def test_a_program_without_a_guard(how: str, tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("how", ["script", "stdin", "-c", "interactive"])
+@_EACH_WAY
 def test_a_class_of_a_program_without_a_guard(how: str, tmp_path: Path) -> None:
     result = _run(_START.replace("WHAT", "Own()"), how, tmp_path)
     [answer] = re.findall(r"received .*", result.stdout)
@@ -82,6 +87,7 @@ def test_a_class_of_a_program_with_a_guard(tmp_path: Path) -> None:
     assert _run(program, "script", tmp_path).stdout.splitlines() == ["begun", "received 3"]
 
 
+@pytest.mark.slow
 def test_the_pool_and_an_environment_from_stdin(tmp_path: Path) -> None:
     corpus = make_small_corpus(tmp_path, "clang-22")
     result = _run(_POOL.replace("CORPUS", str(corpus.root)), "stdin", tmp_path)

@@ -275,7 +275,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_nothing_outlives_the_host(signal_number: int, corpus: Corpus, tmp_path: Path) -> None:
     script, temporary = tmp_path / "host.py", tmp_path / "tmp"
     script.write_text(_HOST)

@@ -72,7 +72,7 @@ def _rollout(
     return result
 
 
-@pytest.mark.parametrize("policy", [None, _NEVER, _ALWAYS])
+@pytest.mark.parametrize("policy", [None, *(pytest.param(each, marks=pytest.mark.slow) for each in (_NEVER, _ALWAYS))])
 def test_callgrind_counts_the_same(
     policy: Policy | None,
     builds: ProgramBuilds,
@@ -155,6 +155,7 @@ def test_files_that_are_no_profile(builds: ProgramBuilds, toolchain: Toolchain, 
             CompiledProfile(path, toolchain)
 
 
+@pytest.mark.slow
 def test_training_and_evaluation(builds: ProgramBuilds, toolchain: Toolchain, tmp_path: Path) -> None:
     corpus = builds.folder.parent / "corpus"
     cost = ("--cost_model=instructions", f"--profdata={builds.folder / 'run.profdata'}")

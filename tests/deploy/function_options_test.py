@@ -169,6 +169,7 @@ def test_one_compiler_only(deployed: Deployed, deployment: Deployment, tmp_path:
         )
 
 
+@pytest.mark.slow
 def test_compilers_try_the_sets_of_their_menus(deployed: Deployed, deployment: Deployment, tmp_path: Path) -> None:
     """In an installed prefix, where one of the compilers has options that the other does not know."""
     menu = (("-disable-lsr=true",), (f"{JUMPS}=4",), ("-disable-machine-cse=true",))

@@ -103,6 +103,7 @@ def test_failures_by_reason(damageable: Compiler, place: Path) -> None:
     assert counted(damageable, place, arguments, **strict) == {"failed": 1, REFUSED: 1}
 
 
+@pytest.mark.slow
 def test_a_lost_part_is_no_success(compiler: Compiler, policy_dir: Path, place: Path) -> None:
     """The options remain where the policy is lost, and the policy where its decisions are."""
     Decisions({}, {"problem": "inlining", "llvm": f"{compiler.major}.1.0"}).save(place / "decisions.json")

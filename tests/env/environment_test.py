@@ -170,7 +170,9 @@ def test_mistakes_are_named(dictionary: CompilerEnv, corpus: Corpus, toolchain: 
 
 
 @_ONE_COMPILER
-@pytest.mark.parametrize("problem_name", ["regalloc_eviction", "regalloc_priority"])
+@pytest.mark.parametrize(
+    "problem_name", ["regalloc_eviction", pytest.param("regalloc_priority", marks=pytest.mark.slow)]
+)
 def test_register_allocation(problem_name: str, clang_path: str, toolchain: Toolchain, tmp_path: Path) -> None:
     """By its id: the same features, decisions and score as the channel's under the same policy."""
     corpus, problem = make_busy_corpus(tmp_path, clang_path), problems.load(problem_name)

@@ -40,7 +40,7 @@ def test_it_has_the_mean_of_the_logits(hidden: tuple[tuple[int, ...], ...], tmp_
     by_name = {name: features[:, index] for index, name in enumerate(_FEATURES)}
     expected = np.mean([BinaryPolicy(policy).logits(by_name) for policy in policies], axis=0)
     np.testing.assert_allclose(BinaryPolicy(mean).logits(by_name), expected, rtol=1e-4, atol=1e-4)
-    driver = build([DRIVER], tmp_path / "driver", "g++", "-O1")
+    driver = build([DRIVER], tmp_path / "driver", "clang++-22", "-O2")
     np.testing.assert_allclose(driver_logits(driver, mean, features, tmp_path), expected, rtol=1e-4, atol=1e-4)
     assert mean.margin == 0
     assert mean.metadata["iterations"] == 9 and "seed" not in mean.metadata

@@ -52,7 +52,7 @@ def _observations(count: int, num_features: int) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build([DRIVER], tmp_path_factory.mktemp("driver") / "driver", "g++", "-O1")
+    return build([DRIVER], tmp_path_factory.mktemp("driver") / "driver", "clang++-22", "-O2")
 
 
 @pytest.mark.parametrize("chooser", ["node_count", "callee_users"])

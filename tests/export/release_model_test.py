@@ -30,12 +30,13 @@ _MODEL = EMBEDDED_MODELS["inlining"]
 _ONE_COMPILER = pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("clang_path", "own"),
     [
         pytest.param("clang-22", False, id="clang-22-gcc"),
         # Further tests compile the header alone with this clang.
-        pytest.param("clang-22", True, id="clang-22", marks=pytest.mark.slow),
+        pytest.param("clang-22", True, id="clang-22"),
         pytest.param("clang-19", False, id="clang-19-gcc"),
         pytest.param("clang-19", True, id="clang-19"),
     ],
@@ -69,6 +70,7 @@ def _check_inlining(weights: NetworkWeights, observations: Mapping[str, np.ndarr
     np.testing.assert_array_equal(decisions[decided], expected[decided])
 
 
+@pytest.mark.slow
 @_ONE_COMPILER
 def test_evictions_are_numpys_with_the_default_rebuilt(
     toolchain: Toolchain, evictions: Decisions, tmp_path: Path
@@ -76,6 +78,7 @@ def test_evictions_are_numpys_with_the_default_rebuilt(
     _check_selected(evictions, toolchain, tmp_path)
 
 
+@pytest.mark.slow
 @_ONE_COMPILER
 def test_priorities_are_numpys(toolchain: Toolchain, priorities: Decisions, tmp_path: Path) -> None:
     _check_selected(priorities, toolchain, tmp_path)
@@ -119,6 +122,7 @@ def test_an_inlining_policy_is_selected_by_its_name(
             run_runner(runner, _MODEL, specs, rows, tmp_path, selector=selector)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "compiler"),
     [

@@ -111,7 +111,7 @@ def _check_all_agree(
     decided = np.abs(expected[:, 1] - expected[:, 0]) > 1e-5
     assert 0.2 < (expected[:, 1] > expected[:, 0]).mean() < 0.8
     assert decided.mean() > 0.999
-    driver = build([DRIVER], directory / "driver", "g++", "-O2")
+    driver = build([DRIVER], directory / "driver", "clang++-22", "-O2")
     native = driver_logits(driver, weights, np.stack(list(observations.values()), axis=-1), directory)
     numpy = BinaryPolicy(weights).logits(observations)
     saved_model = _saved_model_decisions(policy_dir, observations)
@@ -148,6 +148,7 @@ def test_tflite_decides_alike(weights: NetworkWeights, policy_dir: Path, observa
             assert action == expected[row].argmax()
 
 
+@pytest.mark.slow
 @_ONE_COMPILER
 def test_where_logits_differ_by_less_than_the_margin_the_default_is_rebuilt(
     weights: NetworkWeights, observations: dict[str, np.ndarray], tmp_path: Path
@@ -275,6 +276,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 @_ONE_COMPILER
 def test_killed_it_leaves_no_file_of_tensorflows(policy_dir: Path, tmp_path: Path) -> None:
     """TensorFlow removes what it generates at the program's end, which a killed program does not reach."""

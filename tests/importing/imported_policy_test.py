@@ -80,7 +80,7 @@ def _check_all_forms(saved: Path, observations: dict[str, np.ndarray], directory
     assert len(expected) == 10_000
     assert 0.2 < expected[: len(observations["callsite_cost"])].mean() < 0.8
     np.testing.assert_array_equal(tflite_decisions(directory / "model.tflite", many), expected)
-    driver = build([DRIVER], directory / "driver", "g++", "-O2")
+    driver = build([DRIVER], directory / "driver", "clang++-22", "-O2")
     for each in (policy, converted):
         assert compare(each, many) == Comparison(10_000, int(expected.sum()), 0)
         np.testing.assert_array_equal(_decisions(each.weights, many), expected)

@@ -73,7 +73,11 @@ def test_all_compilers_and_cpus_give_the_same_bits(driver: Path, tmp_path: Path)
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize(("units", "hidden"), [(1, ()), (3, (5,)), (16, (17, 3)), (33, (64,)), (256, ())], ids=str)
+@pytest.mark.parametrize(
+    ("units", "hidden"),
+    [(1, ()), (3, (5,)), (16, (17, 3)), (33, (64,)), pytest.param(256, (), marks=pytest.mark.slow)],
+    ids=str,
+)
 def test_a_recurrent_network_remembers_like_numpys(
     driver: Path, units: int, hidden: tuple[int, ...], tmp_path: Path
 ) -> None:
@@ -131,6 +135,7 @@ def test_uniform_numbers_equal_pythons(driver: Path) -> None:
         assert [float(line) for line in run_driver(driver, "uniforms", seed, 2000)] == [draw() for _ in range(2000)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 def test_compilers_agree_to_the_last_bit(observations: dict[str, np.ndarray], tmp_path: Path) -> None:
     features = np.stack(list(observations.values()), axis=-1)

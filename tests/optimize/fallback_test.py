@@ -80,6 +80,7 @@ def test_no_target_is_larger(tmp_path: Path, everywhere: bool, monkeypatch: pyte
     ]
 
 
+@pytest.mark.slow
 def test_options_that_make_a_target_larger_are_dropped(tmp_path: Path) -> None:
     """Clang's own decisions do not help; without the options, the policy decides again."""
     source = tmp_path / "source"

@@ -39,7 +39,10 @@ def optimized(tmp_path: Path, clang: str, small: SmallAtSpeed = SMALL) -> tuple[
     return optimize(program, probe(clang), settings, small, lines.append), lines
 
 
-@pytest.mark.parametrize(("clang", "check"), [("clang-22", None), ("clang-19", Benchmark.of(["linked/bench 300"]))])
+@pytest.mark.parametrize(
+    ("clang", "check"),
+    [("clang-22", None), pytest.param("clang-19", Benchmark.of(["linked/bench 300"]), marks=pytest.mark.slow)],
+)
 def test_what_seldom_runs_gets_smaller_and_nothing_slower(tmp_path: Path, clang: str, check: Benchmark | None) -> None:
     chosen = dataclasses.replace(SMALL, check_benchmark=check)
     result, _ = optimized(tmp_path, clang, chosen)

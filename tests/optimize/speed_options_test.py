@@ -16,7 +16,8 @@ from compiler_opt.search import function_options
 from tests.optimize.speed_programs import LOOPS, database, link_command
 
 
-@pytest.mark.parametrize("clang", [pytest.param("clang-19", marks=pytest.mark.slow), "clang-22"])
+@pytest.mark.slow
+@pytest.mark.parametrize("clang", ["clang-19", "clang-22"])
 def test_each_function_has_the_set_with_which_it_executes_least(tmp_path: Path, clang: str) -> None:
     program = DatabaseProgram(database(tmp_path / "source", LOOPS), [link_command()], 2)
     settings = OptimizeSettings(tmp_path / "out", level="-O2", jobs=2)

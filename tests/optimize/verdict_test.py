@@ -104,6 +104,7 @@ class BuildsAndTests:
         return stored[name]
 
 
+@pytest.mark.slow
 def test_each_cause_is_told_from_the_others(
     source: Path, toolchain: Toolchain, drivers: Compilers, tmp_path: Path
 ) -> None:

@@ -119,6 +119,7 @@ def training(toolchain: Toolchain, tmp_path: Path) -> _Training:
     return _Training(tmp_path / "run", corpus, make_corpus(tmp_path / "validation", clang, sources), toolchain)
 
 
+@pytest.mark.slow
 def test_the_best_policy_is_saved_across_an_interruption(training: _Training, caplog: pytest.LogCaptureFixture) -> None:
     always, default = _decider(1), _decider(None)
     caplog.set_level(logging.INFO, "compiler_opt")
@@ -142,6 +143,7 @@ def test_the_best_policy_is_saved_across_an_interruption(training: _Training, ca
     assert "validation after iteration 2: linked text +0.00% in the mean of 2 projects" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_run_that_is_worse_than_the_default_keeps_it(training: _Training, caplog: pytest.LogCaptureFixture) -> None:
     saved = training.run([_decider(1), _decider(1)], 1)
     assert saved.margin == ALWAYS_DEFAULT
@@ -167,6 +169,7 @@ def test_an_interrupted_run_keeps_the_best_policy(training: _Training, caplog: p
     assert caplog.text.count("WORSE THAN THE DEFAULT") == 1 and caplog.text.count("saving the best policy") == 1
 
 
+@pytest.mark.slow
 def test_a_damaged_or_other_best_policy_is_not_trusted(training: _Training, caplog: pytest.LogCaptureFixture) -> None:
     training.run([_decider(None)] * 2, 1)
     (training.root_dir / BEST_POLICY_DIR / "network.npz").write_bytes(b"PK")

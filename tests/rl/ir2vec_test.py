@@ -22,6 +22,8 @@ from tests import programs
 from tests.ir2vec_vocabulary import write_vocabulary
 from tests.small_corpus import make_small_corpus
 
+pytestmark = pytest.mark.slow
+
 _INLINING = problems.load("inlining")
 _GIN = "gin_configs/inlining"
 _TRAIN = (

@@ -55,6 +55,7 @@ def place(clang_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_only_the_trace_needs_the_setting(clang_path: str, place: Path, tmp_path: Path) -> None:
     data = (f"--clang_path={clang_path}", f"--data_path={place / 'corpus'}")
     cloning = (f"--data_path={place / 'trace'}", f"--vocab_path={place / 'vocabulary'}")

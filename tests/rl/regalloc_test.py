@@ -27,17 +27,14 @@ def run(program: str, *arguments: str, status: int = 0) -> str:
     return result.stderr if status else result.stdout
 
 
-pytestmark = pytest.mark.parametrize(
-    ("clang_path", "problem"),
-    [
-        ("clang-22", "regalloc_eviction"),
-        # Rollouts, in which they differ, are tested elsewhere for each problem with both compilers.
-        pytest.param("clang-19", "regalloc_priority", marks=pytest.mark.slow),
-        pytest.param("clang-19", "regalloc_eviction", marks=pytest.mark.slow),
-        pytest.param("clang-22", "regalloc_priority", marks=pytest.mark.slow),
-    ],
-    indirect=True,
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.parametrize(
+        ("clang_path", "problem"),
+        [(clang, problem) for clang in ("clang-22", "clang-19") for problem in _OUTPUTS],
+        indirect=True,
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +138,6 @@ def _gin(*bindings: str) -> list[str]:
     return [f"--gin_bindings={binding}" for binding in bindings]
 
 
-@pytest.mark.slow
 def test_a_rule_is_found_and_cloned(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:
     if problem.decision.rule is None:
         error = _of_a_rule(place, problem, toolchain, 1, status=2)

@@ -43,6 +43,7 @@ def release(*flags: str) -> list[str]:
     return result.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_the_best_of_validation_is_released_and_evaluated(tmp_path: Path) -> None:
     """The one that always inlines, the one that never does, and their mean, which does on balance."""
     (tmp_path / "validation").mkdir()

@@ -100,6 +100,7 @@ def test_traces_of_other_tools_are_cloned_with_the_vocabulary_that_ships(
     assert weights.metadata["accuracy"] > weights.metadata["majority_rate"] + 0.1
 
 
+@pytest.mark.slow
 def test_a_policy_is_trained_in_place_of_an_earlier_one(
     trace: Path, vocabulary: Path, cloned: "tuple[Path, subprocess.CompletedProcess[str]]", tmp_path: Path
 ) -> None:
@@ -135,6 +136,7 @@ def test_a_policy_is_trained_in_place_of_an_earlier_one(
     assert agree.mean() > 0.9
 
 
+@pytest.mark.slow
 def test_interrupted_it_leaves_the_best_policy_so_far_but_replaces_none_that_is_finished(
     trace: Path, vocabulary: Path, tmp_path: Path
 ) -> None:
@@ -168,6 +170,7 @@ def test_interrupted_it_leaves_the_best_policy_so_far_but_replaces_none_that_is_
     assert NetworkWeights.load(tmp_path / "policy").checksum() == finished.checksum()
 
 
+@pytest.mark.slow
 def test_a_teacher_is_cloned_in_place_of_the_trace(trace: Path, vocabulary: Path, tmp_path: Path) -> None:
     teacher = never_inline(tmp_path / "teacher")
     result = run(

@@ -182,6 +182,7 @@ def _check_policy_decides_as_its_weights(path: Path) -> None:
             assert decided == int(logits[index].argmax())
 
 
+@pytest.mark.slow
 def test_interrupted_it_decides_as_if_it_had_not_been(tmp_path: Path) -> None:
     """A run in two sessions gives the policy of a run in one: when it was killed, and its files are damaged."""
     policies, rewards = [], []

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from compiler_opt.collect.rollout import DefaultPolicy, RolloutSettings, rollout
 from compiler_opt.corpus.module import Module
 from compiler_opt.decisions.inlining import PROBLEM
@@ -22,6 +24,7 @@ def _compile(module: Module, toolchain: Toolchain, decisions: Decisions) -> Comp
     return compiled
 
 
+@pytest.mark.slow
 def test_what_a_coroutine_is_split_into_changes_with_its_decisions(toolchain: Toolchain, tmp_path: Path) -> None:
     sources = {"p/code.cpp": PROBE_SOURCE.read_text()}
     [module] = make_corpus(tmp_path, str(toolchain.clang), sources, options=["-std=c++20"]).modules

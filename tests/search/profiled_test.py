@@ -112,7 +112,9 @@ _CHOICES = {
 }
 
 
-@pytest.mark.parametrize("choice", _CHOICES)
+@pytest.mark.parametrize(
+    "choice", [pytest.param(each, marks=() if each in ("shared", "all") else pytest.mark.slow) for each in _CHOICES]
+)
 def test_callgrind_counts_the_same(
     choice: str, builds: ProgramBuilds, weights: CostWeights, pool: WorkerPool[ProfiledObject], toolchain: Toolchain
 ) -> None:
@@ -133,6 +135,7 @@ def test_callgrind_counts_the_same(
         assert percent < -0.05
 
 
+@pytest.mark.slow
 def test_a_search_inlines_what_pays(
     builds: ProgramBuilds, weights: CostWeights, pool: WorkerPool[ProfiledObject], toolchain: Toolchain, tmp_path: Path
 ) -> None:

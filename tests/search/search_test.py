@@ -78,6 +78,7 @@ def test_two_searches_are_the_same() -> None:
     assert one.best.all_decisions() == other.best.all_decisions()
 
 
+@pytest.mark.slow
 def test_a_search_is_the_same_in_another_process() -> None:
     """Whatever the order of sets of strings is there."""
     code = """if True:

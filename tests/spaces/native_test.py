@@ -63,7 +63,7 @@ def test_quantiles_at_the_ends_of_64_bits(tmp_path: Path) -> None:
     )
     inputs = np.stack([positions, np.sqrt(positions), np.square(positions)], axis=-1).reshape(len(features), -1)
     expected = np.maximum(inputs @ shape.kernels[0] + shape.biases[0], 0) @ shape.kernels[1] + shape.biases[1]
-    driver = build([DRIVER], tmp_path / "driver", "g++", "-O2")
+    driver = build([DRIVER], tmp_path / "driver", "clang++-22", "-O2")
     np.testing.assert_allclose(driver_logits(driver, weights, features, tmp_path), expected, atol=1e-5)
 
 

@@ -95,6 +95,7 @@ def test_ranks_builds_and_continues(tmp_path: Path) -> None:
     assert table[0] == (tmp_path / "out/ranking.csv").read_text()
 
 
+@pytest.mark.slow
 def test_one_line_says_why_nothing_can_be_compared(tmp_path: Path) -> None:
     built(tmp_path / "builds/default", PROGRAM, *OPTIONS)
     built(tmp_path / "builds/wrong-output", PROGRAM.replace("77", "78"), *OPTIONS)

@@ -17,11 +17,12 @@ from tests.hot_calls import MAIN, WARM_WORK
 from tests.small_corpus import make_corpus
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("clang", "variants"),
     [
         ("clang-19", ["-inline-threshold=3000 -inline-cold-callsite-threshold=45"]),
-        pytest.param("clang-22", ["inline-3000", "policy", "pgo", "pgo+search", "pgo+policy"], marks=pytest.mark.slow),
+        ("clang-22", ["inline-3000", "policy", "pgo", "pgo+search", "pgo+policy"]),
     ],
 )
 def test_builds_are_compared(
@@ -81,6 +82,7 @@ def test_a_variant_may_be_options_of_llvms() -> None:
         assert llvm_options(other) is None
 
 
+@pytest.mark.slow
 def test_a_variant_may_be_the_options_that_ship(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     make_corpus(tmp_path / "corpus", "clang-22", {"mine/work.c": WARM_WORK})

@@ -70,6 +70,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(tool: str, mistake: Mistake, p
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_it_is_the_mistake_that_fails(place: Path, tmp_path: Path) -> None:
     """Without a mistake, the quick tools succeed."""
     for tool in (

@@ -80,6 +80,7 @@ def test_files_and_table(corpus: Corpus, clang_path: str, policy_path: Path, tmp
     assert "<h2>Training</h2>" in (output / "report.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 def test_options_of_a_file_alone(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
     file = tmp_path / "options.json"
@@ -113,6 +114,7 @@ def test_options_of_a_file_alone(corpus: Corpus, clang_path: str, tmp_path: Path
         assert reason in result.stderr.splitlines()[-1] and result.stderr.splitlines()[-1].startswith("error: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 def test_flags_come_from_gin_or_from_the_policys_training(
     corpus: Corpus, clang_path: str, policy_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -177,6 +179,7 @@ def test_a_policy_that_was_trained_with_forbidden_flags(
     assert "trained: was trained with flags that cannot be used: problem_config.flags_to_add: '-load'" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_model_that_is_built_into_the_compiler(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
     """The compiler accepts `release` without a channel, and then inlines nothing."""
     arguments = [f"--data_path={corpus.root}", "--policy_path=embedded", f"--output_dir={tmp_path / 'output'}"]

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from compiler_opt.llvm.toolchain import probe
 from tests import programs
 from tests.cost_models.ir2native.samples import corpus_of
@@ -11,6 +13,7 @@ TRAIN, EVALUATE = "compiler_opt.tools.cost_model.train", "compiler_opt.tools.cos
 QUICK = ("--model=ir2native", "--trees=5", "--epochs=2", "--folds=2", "--num_workers=1")
 
 
+@pytest.mark.slow
 def test_train_and_evaluate(clang_path: str, tmp_path: Path) -> None:
     corpus_of(tmp_path / "train", clang_path)
     other = corpus_of(tmp_path / "held", clang_path)

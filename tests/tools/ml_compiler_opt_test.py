@@ -179,6 +179,7 @@ def inlining_fixture(tmp_path_factory: pytest.TempPathFactory) -> Ways:
     return go
 
 
+@pytest.mark.slow
 def test_the_readme_does_what_ours_does(inlining: Ways) -> None:
     (place, said), (ours, ours_said) = inlining("readme"), inlining("ours")
     same_trace_and_clone(place, ours)

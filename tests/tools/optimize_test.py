@@ -50,6 +50,7 @@ def pretrained_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "pretrained"
 
 
+@pytest.mark.slow
 @pytest.mark.first
 def test_from_build_to_report(tmp_path: Path) -> None:
     """One test, since each part continues from the previous one."""

@@ -23,14 +23,14 @@ def _run(program: str, *arguments: str) -> str:
     return result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "advice", "types"),
     [
         ("inlining", ("inlining_decision", tf.int64), {"callsite_cost": tf.int64}),
-        pytest.param(
+        (
             *("regalloc_priority", ("priority", tf.float32)),
             {"li_size": tf.int64, "stage": tf.int64, "weight": tf.float32},
-            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from compiler_opt.cost_models.throughput.address_map import FLAGS, read_program
 from compiler_opt.cost_models.throughput.blocks import load_blocks
 from compiler_opt.llvm.toolchain import probe
@@ -13,6 +15,7 @@ from tests.measure.running import PROGRAM, built
 CLANG = "/usr/bin/clang-22"
 
 
+@pytest.mark.slow
 def test_profiles_a_program_and_continues(tmp_path: Path) -> None:
     program = built(tmp_path / "mine", PROGRAM, "-fbasic-block-address-map", *FLAGS[1:], "-Wl,--build-id")
     hot = next(each for each in read_program(program, probe(CLANG)) if each.block.function == "hot")

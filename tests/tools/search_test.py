@@ -48,6 +48,7 @@ def run(corpus: Corpus, clang_path: str, output: Path, *flags: str) -> "subproce
     return result
 
 
+@pytest.mark.slow
 def test_decision_files_that_replay_and_a_search_that_goes_on(
     corpus: Corpus, clang_path: str, toolchain: Toolchain, tmp_path: Path
 ) -> None:
@@ -79,6 +80,7 @@ def test_decision_files_that_replay_and_a_search_that_goes_on(
         assert sum(int(row["compiles"]) for row in rows) > before
 
 
+@pytest.mark.slow
 def test_search_from_a_policy(corpus: Corpus, clang_path: str, toolchain: Toolchain, tmp_path: Path) -> None:
     save_policy(tmp_path / "policy")
     flags = (f"--policy_path={tmp_path / 'policy'}", "--budget=5", "--projects=shapes", "--json")
@@ -127,6 +129,7 @@ def test_decisions_that_make_a_target_larger_are_dropped(corpus: Corpus, toolcha
     assert confirmed.linked_bytes["all"] <= confirmed.base_linked_bytes["all"]
 
 
+@pytest.mark.slow
 def test_no_target_gets_larger_than_by_default(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     """The policy makes each target larger, and nothing was found from it; then the default's decisions are replayed."""
     modules = corpus.modules

@@ -37,6 +37,7 @@ def place_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_from_corpora_to_cycles_of_functions(place: Path) -> None:
     blocks, model = place / "blocks", place / "model"
     collect = (f"--clang_path={CLANG}", f"--data_path={place / 'corpora'}", f"--output_dir={blocks}")

@@ -116,6 +116,7 @@ def test_a_tiny_training_learns(model: Ir2NativeModel) -> None:
     assert evaluation.measure(other, model.predict(other), seen=model.seen[:0]).unseen == 6 * 3 * 25
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_model(model: Ir2NativeModel, newest: Toolchain) -> None:
     again = train(made_up(), newest, SETTINGS, {"made": "up"})
     for kind in KINDS:

@@ -28,6 +28,7 @@ def make(kind: str, decoder: Decoder, codes: list[bytes]) -> ThroughputModel:
     return ThroughputModel(new_description(kind, {"units": 16}, network.vocabulary(instructions), "test"))
 
 
+@pytest.mark.slow
 def test_predicts_what_the_model_predicts(tmp_path: Path) -> None:
     import tensorflow as tf
 

@@ -58,7 +58,8 @@ def make(kind: str, config: TrainingConfig = CONFIG, number: int = 240) -> tuple
     return model, Trainer(model, config, *examples)
 
 
-@pytest.mark.parametrize("kind", ["graph", pytest.param("sequence", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["graph", "sequence"])
 def test_learns_resumes_and_is_stored(kind: str, tmp_path: Path) -> None:
     model, trainer = make(kind)
     trainer.train(tmp_path / "whole")
@@ -120,6 +121,7 @@ def _damage(folder: Path, model: ThroughputModel) -> None:
         ThroughputModel.load(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_annotations_are_learnt_and_may_be_unknown(kind: str) -> None:
     model, _ = make(kind, number=20)

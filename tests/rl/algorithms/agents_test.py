@@ -67,9 +67,9 @@ def _slow(*values: object) -> object:
     ("runs", "algorithm", "bindings", "metric"),
     [
         (_PRIORITY, "reinforce", (), "loss"),
-        (_INLINING, "es", ("es.noise=0.5",), "gradient_norm"),
+        _slow(_INLINING, "es", ("es.noise=0.5",), "gradient_norm"),
         _slow(_EVICTION, "dqn", (*_DOUBLE, "dqn.steps=10"), "loss"),
-        (_INLINING, "bc_max", ("bc_max.clone_every=2", "bc_max.num_epochs=3"), "improved"),
+        _slow(_INLINING, "bc_max", ("bc_max.clone_every=2", "bc_max.num_epochs=3"), "improved"),
         _slow(_EVICTION, "bc_max", ("bc_max.clone_every=1", "bc_max.num_epochs=2"), "improved"),
         _slow(_PRIORITY, "bc_max", ("bc_max.clone_every=1", "bc_max.num_epochs=2"), "improved"),
         _slow(_INLINING, "dqn", ("dqn.max_decisions=30",), "loss"),

@@ -69,6 +69,7 @@ def test_the_same_seed_learns_the_same_and_resumes(
     assert metrics[0] == metrics[1]
 
 
+@pytest.mark.slow
 def test_the_average_follows_the_weights(make: Callable[[CategoricalHead], NetworkLearner]) -> None:
     learner = make(binary_head())
     before = learner.weights().kernels[0]

@@ -106,6 +106,7 @@ def _train(learner: NetworkLearner, network: NetworkConfig, iterations: int, see
     return metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name if name == "ppo" else pytest.param(name, marks=pytest.mark.slow) for name in _LEARNERS]
 )
@@ -158,6 +159,7 @@ def test_the_actor_computes_sequences_as_the_policy_decides_modules(steps: int) 
     np.testing.assert_allclose(log_probs, part.log_probs, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ppo", "double dqn"])
 def test_a_resumed_learner_learns_the_same(name: str, tmp_path: Path) -> None:
     make, _ = _LEARNERS[name]

@@ -170,6 +170,7 @@ def test_recorded_probabilities_are_those_of_the_network() -> None:
     np.testing.assert_allclose(head.actions(advice)[within], actions[within], atol=0.5 / 16 + 1e-6)
 
 
+@pytest.mark.slow
 def test_reinforcement_finds_the_action() -> None:
     head, rng = _continuous_head(), np.random.default_rng(0)
     learner = ppo.PPOLearner(

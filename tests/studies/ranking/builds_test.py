@@ -36,6 +36,7 @@ def test_direct_calls_and_jumps_lead_to_addresses() -> None:
     assert direct_targets(code, 0x1000) == [0x1000 + 5 + 0x10, 0x1000 + 5 + 2 + 6 + 2]
 
 
+@pytest.mark.slow
 def test_counts_and_calls_are_those_of_the_source(tmp_path: Path, newer: Toolchain) -> None:
     program = built(tmp_path / "base", PROGRAM, *OPTIONS)
     found = profiled(tmp_path, newer, "base")
@@ -60,6 +61,7 @@ def test_counts_and_calls_are_those_of_the_source(tmp_path: Path, newer: Toolcha
     assert profiled(tmp_path, newer, "base").total == found.total
 
 
+@pytest.mark.slow
 def test_another_register_allocator_runs_what_was_carried(tmp_path: Path, newer: Toolchain) -> None:
     built(tmp_path / "base", PROGRAM, *OPTIONS)
     built(tmp_path / "basic", PROGRAM, *OPTIONS, "-mllvm", "-regalloc=basic")

@@ -38,6 +38,7 @@ def test_variants(tmp_path: Path) -> None:
             variants_with(tmp_path, "default", ["p/bench"], [missing])
 
 
+@pytest.mark.slow
 def test_wall_times_are_kept(tmp_path: Path) -> None:
     options = ("-fbasic-block-address-map", *FLAGS[1:])
     programs = [

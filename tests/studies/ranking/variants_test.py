@@ -3,6 +3,8 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from benchmarks.corpus_programs import compile_objects
 from compiler_opt import problem as problems
 from compiler_opt.corpus.description import Corpus
@@ -27,6 +29,7 @@ def test_the_problem_has_the_baselines() -> None:
     assert [policy.name for policy in baselines(problems.load("regalloc_eviction"), POLICIES)] == list(POLICIES)
 
 
+@pytest.mark.slow
 def test_objects_under_a_policy_have_an_address_map(tmp_path: Path) -> None:
     toolchain = probe(CLANG)
     (tmp_path / "corpus").mkdir()

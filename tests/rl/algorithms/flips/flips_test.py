@@ -117,6 +117,7 @@ class _Runs:
         return "first_samples=10", f"stores=('{self.place / 'run' / 'flips'}',)"
 
 
+@pytest.mark.slow
 def test_from_flips_to_a_policy(tmp_path: Path) -> None:
     runs = _Runs(tmp_path)
     # Too few flips: the default decides.

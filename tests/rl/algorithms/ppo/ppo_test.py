@@ -192,6 +192,7 @@ def test_the_kl_penalty_is_that_of_the_policy_that_decided() -> None:
     np.testing.assert_allclose(difference, expected, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_kl_penalty_adapts_to_its_target() -> None:
     rules, weights = [], []
     for target in (1e-4, 1e-2):
