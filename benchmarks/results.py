@@ -1,4 +1,4 @@
-"""Writes docs/results.md, the tables of what was measured, from the records in the repository.
+"""Writes docs/results.md, the tables of what was measured, from the records in the repository, and a chart for README.
 
     python -m benchmarks.results
 
@@ -16,6 +16,7 @@ from benchmarks.debian_packages import PLAIN, Record
 from benchmarks.distribution_report import compare, mean_text, means_table, package_table
 from compiler_opt.checked_values import convert
 from compiler_opt.errors import ConfigError
+from compiler_opt.evaluation.plots import change_bars_file
 from compiler_opt.evaluation.statistics import relative_change
 from compiler_opt.files import parse_json, write_text
 from compiler_opt.kept_results import RecordFile
@@ -23,10 +24,14 @@ from compiler_opt.report.formatting import bytes_text, change_text
 from compiler_opt.report.table import Table
 from compiler_opt.tools import entry_point, shared_flags
 
-_OUTPUT_PATH = shared_flags.path("output_path", "The page; by default docs/results.md.")
+_OUTPUT_PATH = shared_flags.path(
+    "output_path", "The page; by default docs/results.md. The chart is beside it, as .svg."
+)
 _DOCS = Path(__file__).parents[1] / "docs"
 _TEMPLATE = _DOCS / "results.md.in"
-_WAYS = {"options": "options", "policy": "policy", "policy+options": "both", "never_worse": "never worse"}
+_BOTH = "policy+options"
+_WAYS = {"options": "options", "policy": "policy", _BOTH: "both", "never_worse": "never worse"}
+_CHARTED = "pretrained/test-22-Oz.csv"
 
 
 def _page() -> str:
@@ -47,9 +52,7 @@ def _page() -> str:
 
 def _projects(path: Path) -> list[Table]:
     """Of `evaluate` with options: a row for each project, and means of them by language."""
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [_Project(row) for row in csv.DictReader(file)]
-    rows.sort(key=lambda each: (each.language != "C", each.name))
+    rows = _rows(path)
     ways = {way: name for way, name in _WAYS.items() if rows[0].has(way)}
     head = ["project", "language", "text, plain", *ways.values(), *(f"code, {name}" for name in ways.values())]
     projects = [
@@ -69,6 +72,18 @@ def _projects(path: Path) -> list[Table]:
         Table(head, projects, num_text_columns=2),
         Table(["mean of projects (95%)", *head[3:]], means, total=worst),
     ]
+
+
+def _rows(path: Path) -> "list[_Project]":
+    with path.open(encoding="utf-8", newline="") as file:
+        return sorted(map(_Project, csv.DictReader(file)), key=lambda each: (each.language != "C", each.name))
+
+
+def _chart() -> str:
+    """What ships makes of the text of each project."""
+    rows = _rows(_DOCS / _CHARTED)
+    names = [f"{each.name} ({each.language})" for each in rows]
+    return change_bars_file(names, [each.changes([_BOTH])[0] for each in rows], "change of linked text, clang -Oz = 0")
 
 
 class _Project:
@@ -124,7 +139,9 @@ _TABLES: Mapping[str, Callable[[Path], list[Table]]] = {
 
 @entry_point.command
 def entry() -> None:
-    write_text(_OUTPUT_PATH.value or _DOCS / "results.md", _page())
+    path = _OUTPUT_PATH.value or _DOCS / "results.md"
+    write_text(path, _page())
+    write_text(path.with_suffix(".svg"), _chart())
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+
 PACKAGES = ("tensorflow", "tf_agents")
 """What a minimal installation lacks."""
 
@@ -98,12 +100,12 @@ def _garbage_collection_paused() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Delays Ctrl-C to the end of the block.
+    """Delays Ctrl-C, and SIGTERM where it does the same, to the end of the block.
 
     During the initialisation of one of TensorFlow's C++ modules, an interrupt is lost or becomes an ImportError.
     """
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or before is not signal.default_int_handler:
+    held = [each for each in _INTERRUPTS if signal.getsignal(each) is signal.default_int_handler]
+    if threading.current_thread() is not threading.main_thread() or not held:
         yield
         return
     received = False
@@ -112,10 +114,12 @@ def _interrupts_held() -> Iterator[None]:
         nonlocal received
         received = True
 
-    signal.signal(signal.SIGINT, remember)
+    for number in held:
+        signal.signal(number, remember)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number in held:
+            signal.signal(number, signal.default_int_handler)
     if received:
         raise KeyboardInterrupt

@@ -108,11 +108,20 @@ def _points(axes: Axes, projects: Sequence[ProjectResult], names: Sequence[str])
 
 def change_bars(names: Sequence[str], changes: Sequence[float], label: str) -> Markup:
     """Relative changes as bars, the first on top."""
+    return svg(_change_figure(names, changes, label), "changes")
+
+
+def change_bars_file(names: Sequence[str], changes: Sequence[float], label: str) -> str:
+    """The same as an SVG file."""
+    return svg_file(_change_figure(names, changes, label), "changes")
+
+
+def _change_figure(names: Sequence[str], changes: Sequence[float], label: str) -> Figure:
     figure = _bar_figure(len(names))
     axes = figure.subplots()
     _bars(axes, names[::-1], changes[::-1])
     style_axes(axes, label, zero_line=True)
-    return svg(figure, "changes")
+    return figure
 
 
 def trade_off(names: Sequence[str], sizes: Sequence[float], costs: Sequence[float], labels: tuple[str, str]) -> Markup:

@@ -22,6 +22,7 @@ import json
 import logging
 import os
 import select
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -60,6 +61,7 @@ def command(main: Callable[[], int | None]) -> Callable[[], NoReturn]:
     @functools.wraps(main)
     def run() -> NoReturn:
         _show_help_of(main.__module__)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # of schedulers and `timeout`: as Ctrl-C
         try:
             try:
                 app.run(lambda argv: _exit_status(main, argv), flags_parser=_parse_flags)

@@ -1,10 +1,12 @@
 """docs/results.md says what the records say."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 _TOP = Path(__file__).parents[2]
+_CHART = _TOP / "docs" / "results.svg"
 
 
 def test_the_page_is_made_of_the_records(tmp_path: Path) -> None:
@@ -12,6 +14,9 @@ def test_the_page_is_made_of_the_records(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.results", f"--output_path={page}"]
     subprocess.run(command, cwd=_TOP, check=True, timeout=120)
     assert page.read_text() == (_TOP / "docs" / "results.md").read_text(), "run: python -m benchmarks.results"
+    # Where its texts are depends on matplotlib's version.
+    made, shown = (re.findall(r">([^<>\n]+)</text>", file.read_text()) for file in (page.with_suffix(".svg"), _CHART))
+    assert made == shown and len(made) > 40
 
 
 def test_the_table_of_the_readme_is_that_of_the_page() -> None:

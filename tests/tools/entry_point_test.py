@@ -101,11 +101,12 @@ def test_help_succeeds(tmp_path: Path) -> None:
     assert "The program's docstring." in stdout and "--number" in stdout and "never" not in stdout
 
 
-def test_interrupted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(tmp_path: Path, number: signal.Signals) -> None:
     process = start(tmp_path, "print('ready', flush=True); time.sleep(60)")
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, stderr = process.communicate(timeout=30)
     assert (process.returncode, stderr) == (130, "interrupted\n")
 
