@@ -11,7 +11,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Generic
+from typing import Any, Generic
 
 import numpy as np
 from tqdm import tqdm
@@ -27,6 +27,14 @@ from compiler_opt.problem import Problem, reward
 from compiler_opt.progress_bar import progress_bar
 
 
+@dataclasses.dataclass(frozen=True)
+class Tagged:
+    """A policy to roll out, and a tag by which an algorithm knows its attempts again."""
+
+    policy: Policy
+    tag: Any
+
+
 class CollectionPolicy(abc.ABC):
     """Decides which policies roll out a module."""
 
@@ -40,10 +48,10 @@ class CollectionPolicy(abc.ABC):
     """Whether failed rollouts count among these."""
 
     @abc.abstractmethod
-    def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Policy]:
+    def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Policy | Tagged]:
         """The policy of each rollout of a module."""
 
-    def follow_ups(self, rollouts: Sequence[Rollout[object]], rng: np.random.Generator) -> Sequence[Policy]:
+    def follow_ups(self, rollouts: Sequence[Rollout[object]], rng: np.random.Generator) -> Sequence[Policy | Tagged]:
         """The policy of each further rollout of a module, given the first ones, including failures."""
         del rollouts, rng
         return ()
@@ -66,10 +74,11 @@ class RepeatedPolicy(CollectionPolicy):
 
 @dataclasses.dataclass(frozen=True)
 class Attempt(Generic[Measurement]):
-    """A rollout and the policy that decided it."""
+    """A rollout, the policy that decided it, and the tag of that policy, if any."""
 
     policy: Policy
     rollout: Rollout[Measurement]
+    tag: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,6 +187,7 @@ class GroupCollection(Generic[Measurement, Context]):
         self._seed = seed
         self._indispensable = frozenset(indispensable)
         self._rng = np.random.default_rng(seed)
+        self._tags: dict[int, Any] = {}
         self._firsts = [
             self._jobs(index, collection_policy.policies(module, self._rng), 0)
             for index, module in enumerate(self._modules)
@@ -265,7 +275,7 @@ class GroupCollection(Generic[Measurement, Context]):
         """Makes the jobs that depend on the first rollouts of their module."""
         self._later = []
         for index, jobs in enumerate(self._firsts):
-            policies: Sequence[Policy] = ()
+            policies: Sequence[Policy | Tagged] = ()
             if index not in self._cut:
                 rollouts = [self._rollouts[id(job)] for job in jobs]
                 policies = self._policy.follow_ups(rollouts, self._rng)
@@ -275,17 +285,22 @@ class GroupCollection(Generic[Measurement, Context]):
             self._index |= {id(job): index for job in later}
             self._next += later
 
-    def _jobs(self, index: int, policies: Sequence[Policy], num_before: int) -> list[Job]:
+    def _jobs(self, index: int, policies: Sequence[Policy | Tagged], num_before: int) -> list[Job]:
         """A job for each policy; `num_before` are the module's earlier ones, for the seeds."""
         seeds = _seeds((*self._seed, index), num_before, len(policies))
         module, settings = self._modules[index], self._policy.settings
-        return [Job(module, policy, each, settings) for policy, each in zip(policies, seeds, strict=True)]
+        jobs = []
+        for each, seed in zip(policies, seeds, strict=True):
+            tagged = each if isinstance(each, Tagged) else Tagged(each, None)
+            jobs.append(Job(module, tagged.policy, seed, settings))
+            self._tags[id(jobs[-1])] = tagged.tag
+        return jobs
 
     def _attempts(self, jobs: Sequence[Job]) -> list[Attempt[Measurement]]:
         found = []
         for job in jobs:
             assert job.policy is not None
-            found.append(Attempt(job.policy, self._rollouts[id(job)]))
+            found.append(Attempt(job.policy, self._rollouts[id(job)], self._tags[id(job)]))
         return found
 
 

@@ -15,6 +15,7 @@ from compiler_opt.collect.groups import (
     GroupCollection,
     RepeatedPolicy,
     RolloutBatch,
+    Tagged,
     collect,
 )
 from compiler_opt.collect.rollout import FailureWatch, Rollout, RolloutSettings, check_failures
@@ -64,9 +65,9 @@ class _WithFollowUps(CollectionPolicy):
     def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Policy]:
         return [ConstantPolicy(0, "good"), ConstantPolicy(0, "bad")]
 
-    def follow_ups(self, rollouts: Sequence[Rollout], rng: np.random.Generator) -> Sequence[Policy]:
+    def follow_ups(self, rollouts: Sequence[Rollout], rng: np.random.Generator) -> Sequence[Tagged]:
         assert [rollout.policy for rollout in rollouts] == ["good", "bad"]
-        return [ConstantPolicy(0, str(number)) for number in range(rng.integers(1, 4))]
+        return [Tagged(ConstantPolicy(0, str(number)), tag=number) for number in range(rng.integers(1, 4))]
 
 
 def _collect(
@@ -105,6 +106,8 @@ def test_follow_ups_depend_on_the_first_rollouts_and_stay_apart() -> None:
     for group in batch.groups:
         assert [attempt.policy.name for attempt in group.attempts] == ["good", "bad"]
         assert [attempt.policy.name for attempt in group.follow_ups] == ["0", "1", "2"][: len(group.follow_ups)]
+        assert [attempt.tag for attempt in group.attempts] == [None, None]
+        assert [attempt.tag for attempt in group.follow_ups] == list(range(len(group.follow_ups)))
         assert all(attempt.rollout.policy == attempt.policy.name for attempt in (*group.attempts, *group.follow_ups))
     assert list(batch.failed_modules) == ["broken"]
     assert batch.num_compiles == len(jobs) == len({job.seed for job in jobs}) > 15
@@ -113,7 +116,7 @@ def test_follow_ups_depend_on_the_first_rollouts_and_stay_apart() -> None:
 class _TwoOfWhichOneFails(_WithFollowUps):
     compares_failures = True
 
-    def follow_ups(self, rollouts: Sequence[Rollout], rng: np.random.Generator) -> Sequence[Policy]:
+    def follow_ups(self, rollouts: Sequence[Rollout], rng: np.random.Generator) -> Sequence[Tagged]:
         return []
 
 

@@ -51,19 +51,18 @@ def policies_to_imitate(names: Sequence[str], context: TrainingContext) -> list[
     problem, baselines = context.problem, context.problem.decision.action_space.baselines()
     default = default_policy(problem)
     found: dict[str, Policy] = {}
+    learned: dict[str, LearnedPolicy] = {}
     for name in (name for name in names if not name.startswith(_DECISIONS)):
         if name == "default":
             found[name] = default
         elif name in baselines:
             found[name] = baselines[name]
         else:
-            learned = problem.decision.load_policy(pretrained.folder(name), name=name)
-            learned.check([spec.name for spec in context.compiler_features])
-            found[name] = learned
+            found[name] = learned[name] = problem.decision.load_policy(pretrained.folder(name), name=name)
+            learned[name].check([spec.name for spec in context.compiler_features])
     bases: list[tuple[Base, Policy]] = [(Base(), default)]
-    for policy in found.values():
-        if isinstance(policy, LearnedPolicy) and problem.objective.is_size:
-            bases.append((Base(policy.weights, problem.decision.native_form(policy.weights)), policy))
+    for each in learned.values() if problem.objective.is_size else ():
+        bases.append((Base(each.weights, problem.decision.native_form(each.weights)), each))
     for name in (name for name in names if name.startswith(_DECISIONS)):
         decisions = Decisions.load(Path(name.removeprefix(_DECISIONS)))
         recorded = str(decisions.about.get("policy", DEFAULT_BASE))
@@ -75,7 +74,7 @@ def policies_to_imitate(names: Sequence[str], context: TrainingContext) -> list[
         found[name] = OverridingPolicy(of_base, decisions, name=name)
     if among(context.head.features):
         for name, policy in found.items():
-            if not (policy.is_default or isinstance(policy, LearnedPolicy | OverridingPolicy)):
+            if not (policy.is_default or name in learned or name.startswith(_DECISIONS)):
                 raise ConfigError(
                     f"bc_max.policies: {name}: decides outside the compiler, where the features of our plugin are not "
                     "known; leave it out, or use a vocabulary without these features"
@@ -97,9 +96,9 @@ class _Exploration(CollectionPolicy):
         if config.exploration and is_binary and not among(context.head.features):
             self.explorers = [
                 FlippingPolicy(policy, probability=config.exploration, name=f"{policy.name}, changed")
-                for policy in imitated
+                for name, policy in zip(config.policies, imitated, strict=True)
                 # Decisions by call site are taken in the plugin only, which changes nothing at random.
-                if not isinstance(policy, OverridingPolicy)
+                if not name.startswith(_DECISIONS)
             ]
 
     def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Policy]:

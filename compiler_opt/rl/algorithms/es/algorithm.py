@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler_opt.collect.groups import CollectionPolicy, Group
+from compiler_opt.collect.groups import CollectionPolicy, Group, Tagged
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.corpus.module import Module
 from compiler_opt.policies.policy import Policy
@@ -78,6 +78,8 @@ class EvolutionStrategies(Algorithm):
 class AntitheticPairs(CollectionPolicy):
     """For each module, pairs of rollouts: along a direction, and against it.
 
+    Tags are the place of the direction in `directions`, and 1 for along or -1 for against.
+
     Attributes:
       directions: those drawn so far, `[D]` each.
       has_probe: whether the first of them is not random, but the `probe`, which all modules try.
@@ -95,13 +97,12 @@ class AntitheticPairs(CollectionPolicy):
         self._num_rollouts = num_rollouts
         self._modules_per_direction = modules_per_direction
         self._num_modules = 0
-        self._policies: list[Policy] = []
-        self._places: dict[Policy, tuple[int, int]] = {}
+        self._policies: list[Tagged] = []
         probe = owner.probe()
         self.has_probe = probe is not None
         self._probing = [] if probe is None else self._pair(probe)
 
-    def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Policy]:
+    def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Tagged]:
         del module
         if self._num_modules % self._modules_per_direction == 0:
             self._policies = list(self._probing)
@@ -119,16 +120,15 @@ class AntitheticPairs(CollectionPolicy):
         for group in groups:
             rollouts: defaultdict[int, dict[int, Rollout]] = defaultdict(dict)
             for attempt in group.attempts:
-                place, sign = self._places[attempt.policy]
+                place, sign = attempt.tag
                 rollouts[place][sign] = attempt.rollout
             for place, by_sign in rollouts.items():
                 if len(by_sign) == 2:
                     found[place].append(self._owner.gain(group, by_sign[1], by_sign[-1]))
         return {place: float(np.mean(each)) for place, each in sorted(found.items())}
 
-    def _pair(self, direction: np.ndarray) -> list[Policy]:
+    def _pair(self, direction: np.ndarray) -> list[Tagged]:
         """The policies along a direction and against it."""
-        policies = [self._owner.moved(sign * direction) for sign in (1, -1)]
-        self._places |= {policy: (len(self.directions), sign) for policy, sign in zip(policies, (1, -1), strict=True)}
+        place = len(self.directions)
         self.directions.append(direction)
-        return policies
+        return [Tagged(self._owner.moved(sign * direction), tag=(place, sign)) for sign in (1, -1)]

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from compiler_opt.collect.flip_store import Flips as FlipsOfStore
 from compiler_opt.collect.flip_store import FlipStore
-from compiler_opt.collect.groups import CollectionPolicy, Group
+from compiler_opt.collect.groups import CollectionPolicy, Group, Tagged
 from compiler_opt.collect.rollout import DefaultPolicy, Rollout
 from compiler_opt.corpus.module import Module
 from compiler_opt.policies.decisions import DEFAULT_BASE, Decisions, OverridingPolicy
@@ -40,13 +40,13 @@ class _WithFlips(CollectionPolicy):
         del module, rng
         return (OverridingPolicy(self._base, Decisions()),)
 
-    def follow_ups(self, rollouts: Sequence[Rollout[Any]], rng: np.random.Generator) -> Sequence[Policy]:
+    def follow_ups(self, rollouts: Sequence[Rollout[Any]], rng: np.random.Generator) -> Sequence[Tagged]:
         [rollout] = rollouts
         if rollout.failure is not None or rollout.trajectory is None:
             return ()
         module = _module_flips(rollout, self._context.baseline().contexts[rollout.project], self._config)
         drawn = module.draw(self._context.config.rollouts_per_module - 1, self._config.max_flips, rng)
-        return [OverridingPolicy(self._base, flips) for flips in drawn]
+        return [Tagged(OverridingPolicy(self._base, flips), tag=flips) for flips in drawn]
 
 
 class Flips(Algorithm):
@@ -138,8 +138,7 @@ class Flips(Algorithm):
             module, features = _module_flips(rollout, group.context, self._config), trajectory.features()
             observations = np.stack([features[name].reshape(-1) for name in names], axis=-1)
             for attempt in group.follow_ups:
-                assert isinstance(attempt.policy, OverridingPolicy)
-                for position, saved_bytes in module.gains(compiled_of(attempt.rollout), attempt.policy.decisions):
+                for position, saved_bytes in module.gains(compiled_of(attempt.rollout), attempt.tag):
                     rows.append(observations[position])
                     advice.append(int(trajectory.advice[position]))
                     gains.append(saved_bytes)

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from compiler_opt.collect.groups import Attempt, Group
+from compiler_opt.collect.groups import Attempt, Group, Tagged
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
 from compiler_opt.corpus.module import Module
 from compiler_opt.errors import ConfigError, PolicyError
@@ -143,7 +143,7 @@ def test_each_module_tries_the_last_step_once_more() -> None:
     one, other = (list(pairs.policies(Module(name, "p", Path("/nowhere")), rng)) for name in "ab")
     assert one[:2] == other[:2] and set(one[2:]).isdisjoint(other[2:])
     now = search.weights(0 * pairs.directions[0]).kernels[0]
-    further, back = (cast(BinaryPolicy, policy).weights.kernels[0] for policy in one[:2])
+    further, back = (cast(BinaryPolicy, each.policy).weights.kernels[0] for each in one[:2])
     np.testing.assert_allclose(back, before, atol=1e-6)
     np.testing.assert_allclose(further - now, now - before, atol=1e-6)
     gain = pairs.gains([_group("a", {0: 0.8, 1: 1.0}, one), _group("b", {0: 0.9, 1: 0.8}, other)])[0]
@@ -170,9 +170,10 @@ def test_the_same_seed_finds_the_same_and_resumes(optimizer: str, tmp_path: Path
             np.testing.assert_array_equal(kernel, same)
 
 
-def _group(module: str, scores: dict[int, float], policies: list) -> Group:
+def _group(module: str, scores: dict[int, float], tried: list[Tagged]) -> Group:
     attempts = [
-        Attempt(policies[place], Rollout(module, "p", "policy", 0, None, score)) for place, score in scores.items()
+        Attempt(tried[place].policy, Rollout(module, "p", "policy", 0, None, score), tried[place].tag)
+        for place, score in scores.items()
     ]
     return Group(module, attempts, 1.0, None)
 
@@ -185,8 +186,8 @@ def test_pairs_of_rollouts_give_gains() -> None:
     assert first == same and set(first).isdisjoint(other)
     assert len(pairs.directions) == 4
     middle = search.weights(0 * pairs.directions[0]).kernels[0]
-    for policies, direction in ((first[:2], 0), (first[2:], 1), (other[:2], 2)):
-        along, against = (cast(BinaryPolicy, policy).weights for policy in policies)
+    for pair, direction in ((first[:2], 0), (first[2:], 1), (other[:2], 2)):
+        along, against = (cast(BinaryPolicy, each.policy).weights for each in pair)
         np.testing.assert_array_equal(along.kernels[0], search.weights(pairs.directions[direction]).kernels[0])
         np.testing.assert_allclose(along.kernels[0] - middle, middle - against.kernels[0], atol=1e-6)
     groups = [
