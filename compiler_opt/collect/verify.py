@@ -99,11 +99,11 @@ def verify(
     """
     # Numbers, because names of modules may be as long as paths.
     kept = {module.name: pool.scratch / f"verified-{number}.o" for number, module in enumerate(modules)}
-    originals = OriginalObjects(original_dir)
+    recorded_objects = OriginalObjects(original_dir)
     jobs = []
     for module in modules:
         try:
-            originals.find(module.name)
+            recorded_objects.find(module.name)
         except CorpusError as error:
             yield Verification(module.name, failure=str(error))
         else:
@@ -114,7 +114,7 @@ def verify(
             if rollout.failure is not None:
                 yield Verification(job.module.name, failure=rollout.failure.removeprefix(f"{job.module.name}: "))
             else:
-                yield _compared(job.module, originals.read(job.module.name), path, toolchain.version)
+                yield _compared(job.module, recorded_objects.read(job.module.name), path, toolchain.version)
         except (CorpusError, ProtocolError) as error:
             yield Verification(job.module.name, failure=str(error))
         finally:

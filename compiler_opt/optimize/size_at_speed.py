@@ -79,13 +79,13 @@ class Found:
     def choices(self) -> list[ColdStep]:
         """The builds that are smaller than the plain one, and whose benchmark costs no more; the best first."""
 
-        def price(step: ColdStep) -> float:
+        def cost(step: ColdStep) -> float:
             measured, plain = step.measured, self.default
             instructions = measured.counts.instructions / plain.counts.instructions
             return measured.text_bytes / plain.text_bytes + TEXT_OF_INSTRUCTIONS * instructions
 
         smaller = (step for step in self.steps if step.measured.text_bytes < self.default.text_bytes)
-        return sorted(filter(self.is_fast, smaller), key=price)
+        return sorted(filter(self.is_fast, smaller), key=cost)
 
     def next_share(self) -> float | None:
         """What to build next: more for size while that is as fast, then less than what was not; None at the end."""

@@ -31,7 +31,7 @@ from compiler_opt.optimize.pipeline import ProgramObjective
 from compiler_opt.optimize.profiles import PROGRAM
 from compiler_opt.optimize.program import Variant
 from compiler_opt.optimize.results import Measured, SpeedResult, Tests, text_bytes
-from compiler_opt.optimize.speed_options import PROGRAM_STEPS, Best, ChosenSets, Price, Trials
+from compiler_opt.optimize.speed_options import PROGRAM_STEPS, Best, BuildCost, ChosenSets, Trials
 from compiler_opt.optimize.steps import Searched
 from compiler_opt.report.formatting import count_text
 from compiler_opt.search.profiled import CostWeights, profiled_pool, search_profiled
@@ -116,11 +116,11 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
         text = text_bytes(steps.sizes(run, profiled))
         default = Measured(before.total, attribution.own_cost(before), text[0])
         given = self.bytes_per_percent
-        price = Price(DEFAULT_BYTES_PER_PERCENT * text[0] if given is None else given, total(before.total))
-        trials = Trials(run, benchmark, self.metric, reference, attribution, default, price)
+        cost = BuildCost(DEFAULT_BYTES_PER_PERCENT * text[0] if given is None else given, total(before.total))
+        trials = Trials(run, benchmark, self.metric, reference, attribution, default, cost)
         start = trials.of(after, text[1])
         profiles.echo(run, "plain clang with the profile", start.measured, default)
-        weight = f"{price.bytes_per_percent:,.0f} bytes for a percent of {self.metric}"
+        weight = f"{cost.bytes_per_percent:,.0f} bytes for a percent of {self.metric}"
         run.heading(4, f"Options: {weight}")
         best = self._with_program_options(run, trials, Best(start))
         best = trials.with_late_profile(best)
@@ -128,7 +128,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
         run.heading(5, f"Search: {run.settings.search_minutes:g} minutes, {weight}")
         searched = Searched(0, 0, 0)
         if run.settings.search_minutes:
-            searched = self._search(run, corpus, best, price.bytes_per_percent, default.own / price.total)
+            searched = self._search(run, corpus, best, cost.bytes_per_percent, default.own / cost.total)
         if searched.decisions:
             best = trials.tried_on(best, count_text(searched.decisions, "inlining decision"), decisions=True)
         shutil.rmtree(run.folder / "build-tried", ignore_errors=True)
@@ -159,7 +159,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
     def build(self, run: Optimization, found: Found) -> Variant | None:
         best = found.best
         kept = ", ".join(step.name for step in best.steps if step.kept)
-        if not best.is_deployed:  # An earlier run, with another price, may have kept more.
+        if not best.is_deployed:  # An earlier run, with another --bytes_per_percent, may have kept more.
             shutil.rmtree(steps.deployed(run), ignore_errors=True)
         run.heading(6, f"Build: with the profile and {kept}" if kept else "Build: none, the profile alone is kept")
         if not kept:
@@ -204,7 +204,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             compilers=(str(variant.compilers.c), str(variant.compilers.cxx)),
             options=(run.settings.level, best.profile.use(run)[0], *best.options),
             metric=self.metric,
-            bytes_per_percent=trials.price.bytes_per_percent,
+            bytes_per_percent=trials.cost.bytes_per_percent,
             default=trials.default,
             profiled=profiled,
             optimized=measured,

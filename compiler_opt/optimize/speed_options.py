@@ -1,6 +1,6 @@
 """What makes a benchmark fast on top of its profile, tried step by step: what pays is kept.
 
-    trials = Trials(run, benchmark, metric, reference, attribution, default, price)
+    trials = Trials(run, benchmark, metric, reference, attribution, default, cost)
     best = Best(tried)                                                          # the profile alone
     for name, options in PROGRAM_STEPS:
         best = trials.tried_on(best, name, options=(*best.options, *options))   # for the whole program
@@ -71,7 +71,7 @@ _SMALLEST_SHARE = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
-class Price:
+class BuildCost:
     """What a build costs, in bytes of text.
 
     Attributes:
@@ -184,7 +184,7 @@ class Trials:
       reference: what the benchmark prints.
       attribution: says which functions are the program's own.
       default: the plain build.
-      price: what makes one build better than another.
+      cost: a build is better than another if it costs less.
     """
 
     run: Optimization
@@ -193,7 +193,7 @@ class Trials:
     reference: Reference
     attribution: Attribution
     default: Measured
-    price: Price
+    cost: BuildCost
 
     def tried_on(self, best: Best, name: str, **changes: Any) -> Best:
         """Builds with changes of `best`, and keeps them if they pay; the name is shown."""
@@ -201,7 +201,7 @@ class Trials:
         tried = self._measured(candidate, name)
         if tried is None:
             return best
-        kept = self.price.of(tried.measured) < self.price.of(best.tried.measured)
+        kept = self.cost.of(tried.measured) < self.cost.of(best.tried.measured)
         better = dataclasses.replace(candidate, tried=tried) if kept else best
         return dataclasses.replace(better, steps=(*best.steps, SpeedStep(name, tried.measured, kept)))
 
@@ -227,7 +227,7 @@ class Trials:
             tried = self._measured(candidate, f"the set {' '.join(each)}")
             if tried is not None:
                 menu, costs = (*menu, each), [*costs, tried.functions]
-        choices = choose(costs, self.metric, _SMALLEST_SHARE * self.price.total)
+        choices = choose(costs, self.metric, _SMALLEST_SHARE * self.cost.total)
 
         def work(record: Record) -> ChosenSets:
             modules = corpus.modules if choices else ()
@@ -244,7 +244,7 @@ class Trials:
 
         inputs = [menu, best.level(run), sorted(choices.items())]
         found = run.state.do("function options", ChosenSets, work, inputs=inputs, after=["corpus"], outputs=[path])
-        saved = sum(each.saved for each in found.sets) / max(1, self.price.total)
+        saved = sum(each.saved for each in found.sets) / max(1, self.cost.total)
         functions = count_text(found.num_functions, "function")
         run.echo(f"options for {functions}, of {len(menu) - 1} sets: {change_text(-saved)} {self.metric}, added up")
         return found

@@ -23,13 +23,13 @@ KEEP = ["-Wl,--save-temps=import", "-Wl,--save-temps=prelink", "-Wl,--thinlto-em
 def test_members_of_archives(clang_path: str, tree: Path, tmp_path: Path, style: str) -> None:
     (tmp_path / "lib").mkdir()
     library = archived(clang_path, tree, tmp_path / "lib" / "libx.a", *OBJECTS, style=style)
-    originals = OriginalObjects(tmp_path)
+    recorded_objects = OriginalObjects(tmp_path)
     for item, name in zip(objects_of_archive(library, tmp_path), OBJECTS, strict=True):
-        found = originals.read(item.name)
+        found = recorded_objects.read(item.name)
         assert found.file.data == (tree / name).read_bytes()
         assert found.code == Reader().read(ObjectFile(tree / name, name))[0].code
     with pytest.raises(CorpusError, match=r"libx.a: has no member for module lib/libx.a/gone.o: built again"):
-        originals.find("lib/libx.a/gone.o")
+        recorded_objects.find("lib/libx.a/gone.o")
     library.write_bytes((tree / "main.o").read_bytes())
     with pytest.raises(CorpusError, match=r"libx.a: expected an archive with lib/libx.a/a.o, found something else"):
         OriginalObjects(tmp_path).find("lib/libx.a/a.o")
@@ -47,12 +47,12 @@ def test_parts_of_an_object_that_was_linked_of_several(tree: Path, tmp_path: Pat
     both = tmp_path / "both.o"
     subprocess.run(["ld", "-r", "main.o", "lib/a.o", "-o", str(both)], cwd=tree, check=True)
     assert len(Reader().read(ObjectFile(both, "both.o"))) == 2
-    originals = OriginalObjects(tmp_path)
-    assert originals.find("both.o").path == both
+    recorded_objects = OriginalObjects(tmp_path)
+    assert recorded_objects.find("both.o").path == both
     with pytest.raises(CorpusError, match=r"both.o.1: is a part of an object that a linker made of several \(ld -r\)"):
-        originals.find("both.o.1")
+        recorded_objects.find("both.o.1")
     with pytest.raises(CorpusError, match=r"other.o.1: no such object; give the folder that module names"):
-        originals.find("other.o.1")
+        recorded_objects.find("other.o.1")
 
 
 def test_objects_that_the_linker_made(clang_path: str, tmp_path: Path) -> None:
@@ -62,8 +62,8 @@ def test_objects_that_the_linker_made(clang_path: str, tmp_path: Path) -> None:
     command = [clang_path, "-flto=thin", "-fuse-ld=lld", *objects[:2], "lib/libother.a", *KEEP, "-o"]
     run(tmp_path, *command, "program.lto.x")
     modules = thinlto.link_of_directory(tmp_path).modules
-    originals = OriginalObjects(tmp_path)
-    kept = {name: originals.find(name).path.relative_to(tmp_path).as_posix() for name, _ in modules}
+    recorded_objects = OriginalObjects(tmp_path)
+    kept = {name: recorded_objects.find(name).path.relative_to(tmp_path).as_posix() for name, _ in modules}
     member = next(name for name in kept if name.startswith("lib/libother.a("))
     assert kept == {
         "main.o": "program.lto.x.lto.main.o",
@@ -71,12 +71,12 @@ def test_objects_that_the_linker_made(clang_path: str, tmp_path: Path) -> None:
         member: f"lib/program.lto.x.lto.{member.removeprefix('lib/')}.o",
     }
     for name, place in modules:
-        found = originals.read(name)
+        found = recorded_objects.read(name)
         assert found.code == Path(f"{place}{thinlto.IMPORTED_SUFFIX}").read_bytes()
         assert found.file.sections_named(".llvmbc") == []
     # A module that was not linked has no object; one of two links has two.
     with pytest.raises(CorpusError, match=r"other.o: is LLVM bitcode, .* link with -Wl,--save-temps=prelink"):
-        originals.find("lib/other.o")
+        recorded_objects.find("lib/other.o")
     run(tmp_path, *command, "second")
     with pytest.raises(CorpusError, match=r"main.o: several links made .* \(program.*, second.lto.main.o\)"):
         OriginalObjects(tmp_path).find("main.o")
