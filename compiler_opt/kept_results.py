@@ -8,7 +8,6 @@ They are files, each named by all that its result depends on:
 or lines of one file, a JSON object each (`RecordFile`), beside a file of what they depend on (`check_conditions`).
 """
 
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -19,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from compiler_opt.checked_values import convert
 from compiler_opt.errors import ConfigError, OutputError
-from compiler_opt.files import parse_json, read_regular, set_aside, write_atomically, write_json
+from compiler_opt.files import one_line, parse_json, read_regular, set_aside, write_atomically, write_json
 
 _T = TypeVar("_T")
 _Record = TypeVar("_Record")
@@ -35,20 +34,31 @@ def key_of(*about: bytes | str) -> str:
     return hashlib.sha256(b"".join(content)).hexdigest()[:32]
 
 
-def find_kept(path: Path, load: Callable[[Path], _T]) -> _T | None:
+def find_kept(
+    path: Path,
+    load: Callable[[Path], _T],
+    *,
+    consequence: str = "made again",
+    warn: Callable[[str], object] = _LOG.warning,
+) -> _T | None:
     """The result in a file; None if there is none. A damaged file is set aside (`NAME.damaged`) and logged.
 
-    `load` raises OSError, ValueError, KeyError or TypeError if the file is damaged.
+    `load` raises OSError, ValueError, KeyError or TypeError if the file is damaged. `warn` gets one line, which ends
+    with the consequence.
     """
     try:
         return load(path)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        # Another thread may have set it aside; if the folder cannot be written, writing the new result says so.
-        with contextlib.suppress(OutputError):
-            _LOG.warning("%s: damaged (%s); kept as %s, made again", path, reason, set_aside(path).name)
+        reason = one_line(str(getattr(error, "strerror", None) or error))
+        try:
+            place = f"kept as {set_aside(path).name}"
+        except OutputError:
+            if not path.exists():  # Another thread has set it aside.
+                return None
+            place = "it cannot be renamed"
+        warn(f"{path}: damaged ({reason:.200}); {place}, {consequence}")
         return None
 
 

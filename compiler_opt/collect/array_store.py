@@ -1,6 +1,6 @@
 """A store of arrays: a folder of files that are named by the SHA-256 of their content and never change.
 
-So stores merge by copying files, and a damaged file is noticed; it is skipped, by name.
+So stores merge by copying files, and a damaged file is noticed; it is set aside (`NAME.damaged`), by name.
 
     STORE/[KEY-]SHA256.npz    arrays, and then `about` (JSON as bytes)
 
@@ -21,6 +21,7 @@ import numpy as np
 from compiler_opt.array_files import load_arrays, pack_arrays
 from compiler_opt.checked_values import convert
 from compiler_opt.files import one_line, parse_json, read_regular, shown, write_atomically
+from compiler_opt.kept_results import find_kept
 
 _LOG = logging.getLogger(__name__)
 _SUFFIX = ".npz"
@@ -125,12 +126,13 @@ class ArrayStore(abc.ABC, Generic[E]):
         self, paths: Sequence[Path], on_skipped: OnSkipped, check: Callable[[E], object] = lambda _: None
     ) -> Iterator[tuple[Path, E]]:
         for path in paths:
+            entry = find_kept(path, self._read, consequence="left out", warn=on_skipped)
+            if entry is None:
+                continue
             try:
-                entry = self._read(path)
                 check(entry)
-            except (OSError, ValueError) as error:
-                reason = getattr(error, "strerror", None) or error
-                on_skipped(f"{path}: skipped: {one_line(str(reason)):.200}")
+            except ValueError as error:
+                on_skipped(f"{path}: skipped: {one_line(str(error)):.200}")
             else:
                 yield path, entry
 

@@ -3,8 +3,8 @@
     compiler_opt merge_best_trajectory --input=$RUN/best_trajectories \
         --input=$OTHER/best_trajectories --output_dir=$STORE
 
-Of each module the trajectory with the highest reward is kept; damaged files are skipped, by name. A later training
-learns from the store by `bc_max.stores`.
+Of each module the trajectory with the highest reward is kept; damaged files are set aside (`NAME.damaged`). A later
+training learns from the store by `bc_max.stores`.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Stores of best trajectories: the better one stays, stores merge in any order, damaged files are skipped by name."""
+"""Stores of best trajectories: the better one stays, stores merge in any order, damaged files are set aside by name."""
 
 import base64
 import dataclasses
@@ -82,7 +82,7 @@ def test_stores_merge_in_any_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "renamed"])
-def test_damaged_files_are_skipped_by_name(damage: str, tmp_path: Path) -> None:
+def test_damaged_files_are_set_aside_by_name(damage: str, tmp_path: Path) -> None:
     store, other = BestTrajectories(tmp_path / "store"), BestTrajectories(tmp_path / "other")
     store.add(_FIRST)
     store.add(_with(module="q/n"))
@@ -92,11 +92,13 @@ def test_damaged_files_are_skipped_by_name(damage: str, tmp_path: Path) -> None:
         path = path.rename(path.with_name(f"{'0' * 16}-{path.stem.partition('-')[2]}.npz"))
     else:
         path.write_bytes({"cut": good[:-9], "flipped": good[:90] + b"x" + good[91:], "empty": b""}[damage])
-    found, [skipped] = _read(store)
+    found, [line] = _read(store)
     assert _summary(found) == [("q/n", "never", 0.1)]
-    assert skipped.startswith(f"{path}: skipped: ") and "name" in skipped
+    assert line.startswith(f"{path}: damaged (") and "name" in line
+    assert line.endswith(f"; kept as {path.name}.damaged, left out")
+    assert not path.exists() and path.with_name(f"{path.name}.damaged").is_file()
     lines: list[str] = []
-    assert other.merge(store, lines.append) == 1 and lines == [skipped]
+    assert other.merge(store, lines.append) == 1 and lines == []
     if damage != "renamed":
         # A new one takes its place.
         assert store.add(_with(reward=-1.0))
@@ -133,11 +135,12 @@ def test_a_file_of_an_earlier_version_is_read_and_written_again(tmp_path: Path) 
     assert again.name[:17] == written.name[:17] and _contents(again) == _contents(written)
 
 
-def test_what_is_nested_deeply_is_skipped_by_name(tmp_path: Path) -> None:
+def test_what_is_nested_deeply_is_set_aside_by_name(tmp_path: Path) -> None:
     content = pack_arrays({"about": np.frombuffer(b"[" * 100_000, np.uint8), "advice": np.zeros(2)})
     path = tmp_path / f"{_FIRST.key}-{hashlib.sha256(content).hexdigest()}.npz"
     path.write_bytes(content)
-    assert _read(BestTrajectories(tmp_path)) == ([], [f"{path}: skipped: nested deeper than 64 levels"])
+    line = f"{path}: damaged (nested deeper than 64 levels); kept as {path.name}.damaged, left out"
+    assert _read(BestTrajectories(tmp_path)) == ([], [line])
 
 
 def test_what_does_not_suit_is_skipped_by_name(tmp_path: Path) -> None:

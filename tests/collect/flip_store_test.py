@@ -1,4 +1,4 @@
-"""Stores of flips: what is added is read, stores merge, and damaged files are skipped by name."""
+"""Stores of flips: what is added is read, stores merge, and damaged files are set aside by name."""
 
 import base64
 import dataclasses
@@ -105,31 +105,48 @@ def test_a_file_of_an_earlier_version_is_read_and_written_again(tmp_path: Path) 
     assert _contents(FlipStore(tmp_path / "again").add(found)) == _contents(written)
 
 
-def test_what_is_nested_deeply_is_skipped_by_name(tmp_path: Path) -> None:
+def test_what_is_nested_deeply_is_set_aside_by_name(tmp_path: Path) -> None:
     path = FlipStore(tmp_path).add(_FLIPS)
     about = np.frombuffer(b"[" * 100_000, np.uint8)
     content = pack_arrays({**load_arrays(path, 1 << 20), "about": about})
     path.unlink()
     path = path.with_stem(hashlib.sha256(content).hexdigest())
     path.write_bytes(content)
-    assert _read(FlipStore(tmp_path)) == ([], [f"{path}: skipped: nested deeper than 64 levels"])
+    line = f"{path}: damaged (nested deeper than 64 levels); kept as {path.name}.damaged, left out"
+    assert _read(FlipStore(tmp_path)) == ([], [line])
+    assert _read(FlipStore(tmp_path)) == ([], [])
+    assert path.with_name(f"{path.name}.damaged").read_bytes() == content
 
 
 @hypothesis.given(st.data())
 @hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture], max_examples=60)
-def test_a_damaged_file_is_skipped_and_not_merged(tmp_path: Path, data: st.DataObject) -> None:
+def test_a_damaged_file_is_set_aside_and_not_merged(tmp_path: Path, data: st.DataObject) -> None:
     store, other = FlipStore(tmp_path / "store"), FlipStore(tmp_path / "other")
     path = store.add(_FLIPS)
     whole = path.read_bytes()
     position, length = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(0, len(whole)))
     flipped = bytes([whole[position] ^ data.draw(st.integers(1, 255))])
-    path.write_bytes(data.draw(st.sampled_from([whole[:position] + flipped + whole[position + 1 :], whole[:length]])))
+    content = data.draw(st.sampled_from([whole[:position] + flipped + whole[position + 1 :], whole[:length]]))
+    path.write_bytes(content)
     found, skipped = _read(store, "cost")
+    assert path.exists() == (content == whole)
+    path.write_bytes(content)
     lines: list[str] = []
-    assert other.merge(store, lines.append) == 0 or path.read_bytes() == whole
-    assert (len(found), len(skipped), len(lines)) == ((1, 0, 0) if path.read_bytes() == whole else (0, 1, 1))
-    assert all("\n" not in line and line.startswith(f"{path}: skipped: ") for line in skipped + lines)
-    path.write_bytes(whole)
+    assert other.merge(store, lines.append) == 0 or content == whole
+    assert (len(found), len(skipped), len(lines)) == ((1, 0, 0) if content == whole else (0, 1, 1))
+    assert all("\n" not in line and line.startswith(f"{path}: damaged (") for line in skipped + lines)
+
+
+def test_a_damaged_file_that_cannot_be_renamed_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = FlipStore(tmp_path).add(_FLIPS)
+    path.write_bytes(b"")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    [], [line] = _read(FlipStore(tmp_path))
+    assert line.startswith(f"{path}: damaged (") and line.endswith("; it cannot be renamed, left out")
 
 
 def test_columns_that_do_not_match_are_refused() -> None:
