@@ -2,6 +2,9 @@
 
 The commands run with another compiler and other options, and write into other folders. Nothing is written into the
 user's build; sources that it generates must exist.
+
+Written as a ninja file, the same commands would need ninja, which such users may lack, a writer that quotes them, and a
+reader of its progress; and it has no time limit for each command. All compile at once, so there is no order to find.
 """
 
 import contextlib
