@@ -109,7 +109,9 @@ class ProfiledCosts:
     def _savings(self, module: ProfiledModule) -> collections.defaultdict[str, float]:
         """By function, what inlined calls of shared functions save."""
         inlined = module.calls_inlined()
-        bodies = Bodies((call.caller, call.callee) for call in module.inlined)
+        names = module.functions.union(call.caller for call in module.inlined)
+        # In this order, `.resume` is the first part of a coroutine: it runs most.
+        bodies = Bodies(((call.caller, call.callee) for call in module.inlined), sorted(names, reverse=True))
         found: collections.defaultdict[str, float] = collections.defaultdict(float)
         for call in module.inlined:
             saved, caller = call.count * self._call_costs.get(call.callee, 0.0), call.caller
@@ -132,9 +134,6 @@ class ProfiledCosts:
 
 
 def _other_holder(function: str, module: ProfiledModule, bodies: Bodies) -> str | None:
-    """Another function in the object that has its code: one of this module if there is, otherwise a shared one.
-
-    Parts of a coroutine do not count as having the coroutine's code.
-    """
+    """Another function in the object that has its code: one of this module if there is, otherwise a shared one."""
     others = [name for name in bodies.holders(function) if name != function and name in module.functions]
     return min(others, key=module.shared.__contains__, default=None)

@@ -120,3 +120,11 @@ def test_what_is_saved_by_code_that_is_in_no_function_is_lost() -> None:
     shared = ProfiledModule(frozenset({"g"}), frozenset({"g"}), {"g": 10.0}, {"g": 5.0}, [])
     gone = ProfiledModule(frozenset(), frozenset(), {}, {}, [InlinedCall("f", "g", 5.0)])
     assert ProfiledCosts([shared], []).of(gone) == {}
+
+
+@pytest.mark.parametrize("parts", [("f.resume",), ("f.destroy", "f.resume")])
+def test_what_a_coroutine_saves_is_credited_to_its_part_that_runs_most(parts: tuple[str, ...]) -> None:
+    """Nobody calls the coroutine itself any more."""
+    shared = ProfiledModule(frozenset({"g"}), frozenset({"g"}), {"g": 10.0}, {"g": 5.0}, [])
+    module = ProfiledModule(frozenset(parts), frozenset(), {}, {}, [InlinedCall("f", "g", 5.0)])
+    assert ProfiledCosts([shared], []).of(module) == {"f.resume": -50.0}

@@ -120,7 +120,7 @@ def _explained(module: _Module) -> Iterator[tuple[str, set[str]]]:
 
 
 def test_costs_are_credited_to_a_function_that_holds_the_body(modules: list[_Module]) -> None:
-    """Rather to one of the module's own. Unlike elsewhere, a part of a coroutine does not hold the coroutine's body."""
+    """Rather to one of the module's own."""
     hot = ProfiledModule(frozenset({"hot"}), frozenset({"hot"}), {"hot": 1.0}, {"hot": 1.0}, [])
     costs = ProfiledCosts([hot], [])
     for module in modules:
@@ -134,7 +134,7 @@ def test_costs_are_credited_to_a_function_that_holds_the_body(modules: list[_Mod
             saving = [*calls, InlinedCall(gone, "hot", 1.0)]
             functions = frozenset(module.sizes.functions) - {gone}
             found = costs.of(ProfiledModule(functions, shared, {}, {}, saving))
-            assert found.keys() <= module.emitted(gone) - {gone} and len(found) <= 1
-            holders = {name for name in module.emitted(gone) if coroutine_of(name) not in module.build.holders(gone)}
-            assert found or holders <= {gone}
-            assert found.keys().isdisjoint(shared) or holders - {gone} <= shared
+            holders = module.emitted(gone) - {gone}
+            assert found.keys() <= holders and len(found) <= 1
+            assert found or not holders
+            assert found.keys().isdisjoint(shared) or holders <= shared
