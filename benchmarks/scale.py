@@ -54,8 +54,8 @@ from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.table import Table
 from compiler_opt.rl import algorithms
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs
-from compiler_opt.rl.pipeline import load_tensorflow
 from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.tensorflow_loading import load_tensorflow
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
 
 _DATA_PATH = flags.DEFINE_string("data_path", "demo/corpus/train", "The corpus.")

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from compiler_opt.rl.default_trace import record_default_trace as record_default_trace
     from compiler_opt.rl.pipeline import PipelineSettings as PipelineSettings
     from compiler_opt.rl.pipeline import clone_default as clone_default
-    from compiler_opt.rl.pipeline import make_vocabulary as make_vocabulary
     from compiler_opt.rl.pipeline import run as run_pipeline  # noqa: F401 (ruff wants `run as run`)
     from compiler_opt.rl.pipeline import train as train
+    from compiler_opt.rl.vocabularies import make_vocabulary as make_vocabulary
 
 __version__ = "0.2.0"
 
@@ -49,7 +49,8 @@ _NAMES = {
     "problem": ["Problem", "load_policy", "load_problem"],
     "rl.config": ["TrainingConfig"],
     "rl.default_trace": ["record_default_trace"],
-    "rl.pipeline": ["PipelineSettings", "clone_default", "make_vocabulary", "run_pipeline", "train"],
+    "rl.pipeline": ["PipelineSettings", "clone_default", "run_pipeline", "train"],
+    "rl.vocabularies": ["make_vocabulary"],
 }
 """Public names by module."""
 

@@ -2,14 +2,16 @@
 
 import contextlib
 import dataclasses
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compiler_opt.checked_values import Json
 from compiler_opt.collect import traces
 from compiler_opt.collect.baseline import Baseline, BaselineBuilder
 from compiler_opt.collect.rollout import Rollout, RolloutSettings
-from compiler_opt.collect.traces import TraceContext
+from compiler_opt.collect.traces import TraceContext, TraceDescription, meta_path
 from compiler_opt.collect.undecided import why_undecided
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
@@ -24,6 +26,8 @@ from compiler_opt.tensorflow_loading import load_tensorflow
 
 if TYPE_CHECKING:
     from compiler_opt.rl.trace_files import TraceWriter
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +102,23 @@ def record_default_trace(
             }
             writer.finish({key: baseline.scores[key[0]] for key in writer.keys}, description)
     return DefaultTrace(baseline, num_modules, num_decisions)
+
+
+def describe_trace(*paths: Path) -> TraceDescription:
+    """The description of a trace, in one file or several; made from the records of those that have none.
+
+    Raises:
+      ProtocolError: see `TraceDescription`.
+    """
+
+    def describe(path: Path) -> dict[str, Json]:
+        load_tensorflow()
+        from compiler_opt.rl import trace_files
+
+        _LOG.warning("%s: has no %s: its contexts are numbered, and taken for one project", path, meta_path(path).name)
+        return trace_files.describe(path)
+
+    return TraceDescription(*paths, describe=describe)
 
 
 def with_progress(rollouts: Iterator[Rollout], description: str, total: int) -> Iterator[Rollout]:

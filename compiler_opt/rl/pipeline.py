@@ -3,28 +3,22 @@
     settings = PipelineSettings().with_seed(1)
     trained = run(root_dir, corpus, problem, toolchain, settings, held_out=other_corpus)
 
-`run` composes the steps below; each is also a library call, and each entry point is the flags of one step. A step
+`run` composes the steps; each is also a library call, and each entry point is the flags of one step. A step
 imports TensorFlow only after it has checked everything that a user may have got wrong.
 """
 
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
-from compiler_opt import pretrained
 from compiler_opt import problem as problems
-from compiler_opt.checked_values import Json
 from compiler_opt.collect.compilation_files import CompilationFiles
 from compiler_opt.collect.traces import TraceDescription, meta_path
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
-from compiler_opt.decisions.decision import Decision
 from compiler_opt.errors import ConfigError, PolicyError
 from compiler_opt.evaluation.evaluate import EvaluationSettings, evaluate
 from compiler_opt.evaluation.results import Evaluation
@@ -35,25 +29,20 @@ from compiler_opt.llvm.inliner_plugin import with_plugin_features
 from compiler_opt.llvm.inlining_config import InliningConfig
 from compiler_opt.llvm.ir2vec import check_same
 from compiler_opt.llvm.toolchain import Toolchain
-from compiler_opt.policies.vocabulary import SUFFIX, listed_features, load_vocabulary, save_vocabulary
+from compiler_opt.policies.vocabulary import SUFFIX, listed_features, load_vocabulary
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
 from compiler_opt.problem import Problem
-from compiler_opt.progress_bar import progress_bar
 from compiler_opt.rl import algorithms
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig, TrainingConfig, VocabularyConfig
-from compiler_opt.rl.default_trace import record_default_trace
+from compiler_opt.rl.default_trace import describe_trace, record_default_trace
 from compiler_opt.rl.training_context import TrainingContext, describe_corpus, describe_settings
 from compiler_opt.rl.unfinished_policy import is_finished
+from compiler_opt.rl.vocabularies import make_vocabulary, observed_features, training_vocabulary
 from compiler_opt.spaces.learned_policy import LearnedPolicy
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 _LOG = logging.getLogger(__name__)
-
-_SHIPPED_VOCABULARIES = MappingProxyType(
-    {"inlining": "inlining", "regalloc_eviction": "regalloc", "regalloc_priority": "regalloc_priority"}
-)
-"""Folder in this one by the kind of decision."""
 
 TRACE, VOCABULARY, WARM_START, TRAINING = "default_trace.tfrecord", "vocabulary", "warm_start", "training"
 """What the steps make in the folder of `run`."""
@@ -193,84 +182,6 @@ def run(
     return Trained(policy_dir, evaluate(held_out, policy, problem=problem, toolchain=toolchain, settings=how))
 
 
-def describe_trace(*paths: Path) -> TraceDescription:
-    """The description of a trace, in one file or several; made from the records of those that have none.
-
-    Raises:
-      ProtocolError: see `TraceDescription`.
-    """
-
-    def describe(path: Path) -> dict[str, Json]:
-        load_tensorflow()
-        from compiler_opt.rl import trace_files
-
-        _LOG.warning("%s: has no %s: its contexts are numbered, and taken for one project", path, meta_path(path).name)
-        return trace_files.describe(path)
-
-    return TraceDescription(*paths, describe=describe)
-
-
-def make_vocabulary(
-    trace_path: Path | str,
-    output_dir: Path | str,
-    config: VocabularyConfig = VocabularyConfig(),
-    *,
-    problem: Problem | None = None,
-    sampling_fraction: float = 1.0,
-    seed: int = 0,
-    num_threads: int | None = None,
-) -> Mapping[str, np.ndarray]:
-    """Computes the quantiles of each feature of a trace and saves them.
-
-    Args:
-      trace_path: the default trace.
-      output_dir: the vocabulary's folder.
-      config: which quantiles.
-      problem: what is decided; by default the installed problem that the trace names.
-      sampling_fraction: share of the decisions to use, over 0 and at most 1.
-      seed: of that sample.
-      num_threads: features are counted in parallel; one thread per CPU by default.
-
-    Returns:
-      by feature `[config.num_quantiles]` float64, ascending.
-
-    Raises:
-      ProtocolError: the trace cannot be read.
-      OutputError: the vocabulary cannot be written.
-    """
-    trace_path, output_dir = Path(trace_path), Path(output_dir)
-    problem = problem or problems.recorded(describe_trace(trace_path).about, str(trace_path))
-    with exclusive_directory(output_dir, "--output_dir"):
-        load_tensorflow()
-        from compiler_opt.rl.quantiles import trace_quantiles
-        from compiler_opt.rl.trace_files import Trace
-
-        trace = Trace(trace_path)
-        total = trace.num_decisions
-        with progress_bar(total=total, description="counting", unit="decision", unit_scale=True) as progress:
-            quantiles = trace_quantiles(
-                trace,
-                problem.decision.action_space,
-                config,
-                sampling_fraction=sampling_fraction,
-                seed=seed,
-                num_threads=num_threads,
-                on_decisions=progress.update,
-            )
-        save_vocabulary(output_dir, quantiles)
-    return quantiles
-
-
-def shipped_vocabulary(decision: Decision) -> Path | None:
-    """The vocabulary for a kind of decision that ships with this package; None if there is none.
-
-    Its folder is where google/ml-compiler-opt has its vocabulary, so that its users can replace it in their checkout.
-    """
-    name = _SHIPPED_VOCABULARIES.get(decision.advisor.problem)
-    folder = Path(__file__).parent / str(name) / "vocab"
-    return folder if name is not None and folder.is_dir() else None
-
-
 def clone_default(
     root_dir: Path | str,
     trace_path: Path | str | Sequence[Path | str] | TraceDescription,
@@ -320,7 +231,7 @@ def clone_default(
     if inlining is not None:
         plugin_features.check_observed(inlining.plugin_features, available, str(trace.path))
         plugin_features.check_observed(inlining.plugin_features, listed_features(vocabulary_dir), str(vocabulary_dir))
-    quantiles = load_vocabulary(vocabulary_dir, _observed(problem.decision, available, vocabulary_dir))
+    quantiles = load_vocabulary(vocabulary_dir, observed_features(problem.decision, available, vocabulary_dir))
     if teacher is not None and (missing := [name for name in teacher.needed_features if name not in available]):
         raise PolicyError(
             f"{teacher.origin}: observes features that {trace.path} does not have: {', '.join(missing)}; make the "
@@ -377,7 +288,7 @@ def train(
             f"network.lstm_units: expected 0 with train_eval.algorithm = {settings.training.algorithm!r}, which learns "
             f"from single decisions, found {settings.network.lstm_units}; use ppo, reinforce, dqn or es"
         )
-    quantiles = _training_vocabulary(
+    quantiles = training_vocabulary(
         None if vocabulary_dir is None else Path(vocabulary_dir),
         settings.training.warmstart_policy_dir,
         problem.decision,
@@ -439,46 +350,3 @@ def check_apart(corpus: Corpus, validation: Corpus) -> None:
             validation.root,
             ", ".join(projects),
         )
-
-
-def _training_vocabulary(
-    vocabulary_dir: Path | None, warmstart_policy_dir: str, decision: Decision, toolchain: Toolchain
-) -> Mapping[str, np.ndarray]:
-    """Quantiles by feature: those of the policy to start from, else those of the given vocabulary.
-
-    Raises:
-      ConfigError: neither is given.
-      PolicyError: one cannot be read, the vocabulary lacks a feature, or the policy needs other features or embeddings
-        than the compiler provides.
-    """
-    support = toolchain.require(decision.advisor.problem)
-    compiler_features = support.feature_names
-    supported = decision.supported_features(compiler_features)
-    available = decision.available_features(compiler_features)
-    if warmstart_policy_dir:
-        # A policy's weights are meaningful only under its own quantiles.
-        weights = NetworkWeights.load(pretrained.folder(warmstart_policy_dir))
-        check_same(weights.metadata.get("toolchain"), toolchain.embeddings, warmstart_policy_dir)
-        quantiles = dict(zip(weights.features, weights.quantiles, strict=True))
-    elif vocabulary_dir is not None:
-        quantiles = load_vocabulary(vocabulary_dir, _observed(decision, compiler_features, vocabulary_dir))
-    else:
-        raise ConfigError(
-            "expected --vocab_path or --warmstart_policy_dir, found neither; make one with generate_vocab.py"
-        )
-    odd = [name for name in quantiles if name not in supported or name not in available]
-    if odd:
-        raise PolicyError(
-            f"{warmstart_policy_dir or vocabulary_dir}: has features that this compiler does not provide: "
-            f"{', '.join(odd)}; use one that was made for the same compiler and --compile_task"
-        )
-    wanted = [spec.name for spec in support.features]
-    plugin_features.check_observed(wanted, quantiles, warmstart_policy_dir or str(vocabulary_dir))
-    return quantiles
-
-
-def _observed(decision: Decision, available: Iterable[str], vocabulary_dir: Path) -> list[str]:
-    """The features to observe: all supported ones, but of our plugin's only those that the vocabulary has."""
-    listed = listed_features(vocabulary_dir)
-    supported = decision.supported_features(available)
-    return [name for name in supported if name in listed or not plugin_features.among([name])]

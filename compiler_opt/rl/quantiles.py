@@ -97,8 +97,8 @@ def trace_quantiles(
 ) -> dict[str, np.ndarray]:
     """Quantiles of every feature of a trace, in memory that does not grow with the trace.
 
-    For the other settings, see `pipeline.make_vocabulary`. `on_decisions` is called with the number of decisions read
-    since the last call, for progress bars.
+    For the other settings, see `vocabularies.make_vocabulary`. `on_decisions` is called with the number of decisions
+    read since the last call, for progress bars.
 
     Returns:
       by feature `[config.num_quantiles]` float64, see `Histogram.quantiles`.

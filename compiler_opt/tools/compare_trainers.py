@@ -36,7 +36,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.problem import AnyProblem
 from compiler_opt.report.formatting import change_text, duration_text
-from compiler_opt.rl import algorithms, pipeline
+from compiler_opt.rl import algorithms, pipeline, vocabularies
 from compiler_opt.rl.comparison import PlannedRun, by_content, check, execute, result
 from compiler_opt.rl.config import TrainingConfig
 from compiler_opt.rl.training_context import describe_corpus, describe_settings
@@ -182,7 +182,7 @@ def _problem(settings: Mapping[str, Mapping[str, Any]]) -> AnyProblem:
 
 
 def _vocabulary(problem: AnyProblem) -> Path:
-    vocabulary = _VOCAB_PATH.value or pipeline.shipped_vocabulary(problem.decision)
+    vocabulary = _VOCAB_PATH.value or vocabularies.shipped_vocabulary(problem.decision)
     if vocabulary is None:
         raise ConfigError("--vocab_path is needed for this problem; make one with compiler_opt generate_vocab")
     return vocabulary

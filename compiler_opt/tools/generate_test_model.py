@@ -16,7 +16,7 @@ from compiler_opt.export.random_policy import random_policy
 from compiler_opt.export.untrained_policies import save_in_all_forms
 from compiler_opt.files import check_folder_writable
 from compiler_opt.policies.vocabulary import load_vocabulary
-from compiler_opt.rl import pipeline
+from compiler_opt.rl import vocabularies
 from compiler_opt.tools import entry_point, shared_flags
 
 _OUTPUT_DIR = shared_flags.required_path("output_dir", "Folder of the policy, which is replaced if it exists.")
@@ -38,7 +38,7 @@ flags.register_validator("fc_layer_params", _check_units, "expected numbers over
 def entry() -> None:
     output: Path = _OUTPUT_DIR.value
     problem = _COMPILE_TASK.load()
-    vocabulary = _VOCAB_PATH.value or pipeline.shipped_vocabulary(problem.decision)
+    vocabulary = _VOCAB_PATH.value or vocabularies.shipped_vocabulary(problem.decision)
     if vocabulary is None:
         raise ConfigError(
             f"--vocab_path: no vocabulary ships for {problem.name}; give one of compiler_opt generate_vocab"

@@ -9,7 +9,8 @@ more than 262,144 different values (see `compiler_opt/rl/quantiles.py`).
 from absl import flags
 
 from compiler_opt import problem as problems
-from compiler_opt.rl import pipeline
+from compiler_opt.rl.default_trace import describe_trace
+from compiler_opt.rl.vocabularies import make_vocabulary
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
 
 _INPUT = shared_flags.required_path("input", "The trace that generate_default_trace wrote.")
@@ -31,11 +32,11 @@ def entry() -> None:
     output_dir = _OUTPUT_DIR.value
     settings = _GIN.read(gin_settings.of_vocabulary(), unused=["network", "problem_config", "inlining"])
     config = gin_settings.override(settings["vocabulary"], num_quantiles=_NUM_QUANTILES.value)
-    trace = pipeline.describe_trace(_INPUT.value)
+    trace = describe_trace(_INPUT.value)
     problem = _COMPILE_TASK.load(
         settings["command"].compile_task, lambda: problems.recorded(trace.about, str(trace.path))
     )
-    quantiles = pipeline.make_vocabulary(
+    quantiles = make_vocabulary(
         trace.path,
         output_dir,
         config,

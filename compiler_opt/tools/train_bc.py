@@ -18,7 +18,8 @@ from absl import flags
 from compiler_opt import pretrained
 from compiler_opt import problem as problems
 from compiler_opt.errors import ConfigError
-from compiler_opt.rl import pipeline
+from compiler_opt.rl import pipeline, vocabularies
+from compiler_opt.rl.default_trace import describe_trace
 from compiler_opt.rl.pipeline import PipelineSettings
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
 
@@ -46,11 +47,11 @@ def entry() -> None:
         raise ConfigError(f"--output_dir={output_dir}: holds a run of train_locally; choose another folder")
     settings = _GIN.read(gin_settings.of_cloning(), unused=["problem_config", "vocabulary"])
     config = gin_settings.override(settings["train_eval"], vocab_path=_VOCAB_PATH.value or None, seed=_SEED.value)
-    trace = pipeline.describe_trace(*map(Path, _DATA_PATH.value))
+    trace = describe_trace(*map(Path, _DATA_PATH.value))
     problem = _COMPILE_TASK.load(
         settings["command"].compile_task, lambda: problems.recorded(trace.about, str(trace.path))
     )
-    vocabulary = Path(config.vocab_path) if config.vocab_path else pipeline.shipped_vocabulary(problem.decision)
+    vocabulary = Path(config.vocab_path) if config.vocab_path else vocabularies.shipped_vocabulary(problem.decision)
     if vocabulary is None:
         raise ConfigError(
             "--vocab_path (or train_eval.vocab_path in gin) is needed: make one with compiler_opt generate_vocab"
