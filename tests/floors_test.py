@@ -75,7 +75,6 @@ NOT_SHIPPED = {"benchmarks", "studies", "tests"}
 OVER_LONG = {
     "benchmarks/chaos.py",
     "compiler_opt/native/policy_network.h",
-    "compiler_opt/search/search.py",
     "tests/corpus/safety_test.py",
     "tests/deploy/differential.py",
     "tests/deploy/pass_options_test.py",

@@ -22,14 +22,13 @@ from compiler_opt.errors import CorpusError
 from compiler_opt.policies.decisions import Site
 from compiler_opt.search.builds import Build, Caller, Compiled, Compiler, build_of, comdat_groups
 from compiler_opt.search.moves import Hotness, Move, MoveMaker
-from compiler_opt.search.planning import Expectations, Plan, plan
+from compiler_opt.search.planning import Plan, plan
 from compiler_opt.search.program import Component, Program, compare
 from compiler_opt.search.saved_state import SavedState, pins_from
 from compiler_opt.search.search_outcome import Progress, SearchOutcome
+from compiler_opt.search.untried import UntriedMoves
 
 _CONFIRM_ATTEMPTS = 3
-_FEW_MOVES = 16
-"""With fewer untried moves, random pairs are tried as well."""
 _MAX_SHARE = 8
 """A module gets at most this many times the compiles of the average one."""
 
@@ -96,9 +95,6 @@ class Search:
         self._on_progress = on_progress
         self._resumed = resume
         state = resume or SavedState()
-        self._expectations = Expectations.from_json(state.expectations)
-        self._tried: dict[int, int] = dict(state.tried)
-        self._versions = collections.Counter(state.versions)
         self._limits: dict[int, int] = dict(state.limits)
         self._compiles = collections.Counter(state.compiles)
         self._cpu_s = state.cpu_s
@@ -110,8 +106,6 @@ class Search:
         self._failures: dict[int, str] = {}
         self._compile_s: dict[int, float] = {}
         self._unpinned: frozenset[Caller] = frozenset()
-        self._moves: dict[int, tuple[Build, list[Move]]] = {}
-        self._exposed: dict[int, list[Move]] = collections.defaultdict(list)
         self._since_confirmed = 0
         self._kept: list[Move] = []
 
@@ -189,7 +183,8 @@ class Search:
         sizes: dict[str, int] = {}
         for compiled in (*base.values(), *without.values()):
             sizes.update(compiled.sizes.functions)
-        self._maker = MoveMaker(sizes, Hotness() if self._hotness is None else self._hotness())
+        maker = MoveMaker(sizes, Hotness() if self._hotness is None else self._hotness())
+        self._untried = UntriedMoves(maker, self._settings.kinds, self._resumed or SavedState())
         self._base = Program(self._build(base).values())
         if self._hotness is not None:
             # Decisions that the default takes differently in other modules cannot be pinned for all of them.
@@ -229,11 +224,7 @@ class Search:
             if self._compiles[module] >= _MAX_SHARE * self._settings.budget:
                 continue
             limits[module] = self._limits[module]
-            moves = [move for move in self._moves_of(module) if self._is_new(move)]
-            if len(moves) < _FEW_MOVES and "pair" in self._settings.kinds:
-                pairs = self._maker.pairs(self._program, module, generator, limits[module])
-                moves += {move.key: move for move in pairs if self._is_new(move)}.values()
-            candidates += [(self._expectations.saved_bytes(move), move) for move in moves]
+            candidates += self._untried.of_module(self._program, module, generator, limits[module])
         most = max(1, int(left))
         return plan(
             self._program,
@@ -243,21 +234,6 @@ class Search:
             max_modules=most,
             seconds={} if self._settings.max_minutes is None else self._compile_s,
         )
-
-    def _moves_of(self, module: int) -> list[Move]:
-        build = self._program.builds[module]
-        cached = self._moves.get(module)
-        if cached is None or cached[0] is not build:
-            moves = [move for move in self._maker.moves(self._program, module) if move.kind in self._settings.kinds]
-            self._moves[module] = cached = (build, moves)
-        return cached[1] + self._exposed[module]
-
-    def _is_new(self, move: Move) -> bool:
-        """Whether a move was not tried since its functions have changed."""
-        return self._tried.get(move.key, -1) < self._stamp(move)
-
-    def _stamp(self, move: Move) -> int:
-        return sum(self._versions[name] for name in move.functions)
 
     def _try(self, chosen: Plan) -> None:
         """Compiles with all moves of a plan, and keeps what saves bytes."""
@@ -280,15 +256,13 @@ class Search:
         # A move that makes LLVM stop by itself cannot be tried; others wait for a trial with fewer moves.
         counts = collections.Counter(module for modules in chosen.modules for module in modules)
         alone = [move for move, modules in chosen.pairs() if any(counts[m] == 1 for m in modules & cut)]
-        self._tried.update((move.key, self._stamp(move)) for move in (*alone, *(move for move, _ in tried)))
+        self._untried.mark_tried((*alone, *(move for move, _ in tried)))
         self._since_confirmed += len(flips)
         for module in (flips.keys() - trial.keys()) | cut:
             self._limits[module] = max(1, self._limits[module] // 2)
         measured = [move for move, modules in tried if modules <= trial.keys()]
         components, leftover = compare(self._program, trial)
-        parts = list(zip(components, _moves_in(components, measured), strict=True))
-        self._learn(measured, parts)
-        self._find_exposed(parts, trial)
+        self._untried.learn(measured, components, self._program, trial)
         kept = frozenset(caller for each in components if each.saved_bytes > 0 for caller in each.callers)
         self._kept += [move for move in measured if not move.callers.isdisjoint(kept)]
         inexact = {module: build for module, build in trial.items() if not self._program.builds[module].is_exact}
@@ -302,39 +276,12 @@ class Search:
         if not self._program.inexact and self._program.linked_bytes < self._best.linked_bytes:
             self._best = self._program.copy()
 
-    def _learn(self, moves: Sequence[Move], parts: Iterable[tuple[Component, Sequence[Move]]]) -> None:
-        """Divides what each component saves among its moves."""
-        saved: dict[int, float] = dict.fromkeys((move.key for move in moves), 0.0)
-        for component, inside in parts:
-            total = sum(move.scale_bytes for move in inside)
-            for move in inside:
-                saved[move.key] += component.saved_bytes * move.scale_bytes / total
-        for move in moves:
-            self._expectations.learn(move, saved[move.key])
-
-    def _find_exposed(self, parts: Iterable[tuple[Component, Sequence[Move]]], trial: Mapping[int, Build]) -> None:
-        if "exposed" not in self._settings.kinds:
-            return
-        for component, inside in parts:
-            if component.saved_bytes > 0 or len(inside) != 1 or inside[0].kind != "call":
-                continue
-            (move,) = inside
-            ((site, advice),) = move.flips
-            owner = self._program.owner((site.caller, site.body))
-            if advice and owner in trial:
-                self._exposed[owner] += self._maker.exposed(self._program.builds[owner], move, trial[owner])
-
     def _adopt(self, trial: Mapping[int, Build], components: Iterable[Component]) -> None:
         """Takes the components that save bytes."""
         kept = [component for component in components if component.saved_bytes > 0]
         self._program.adopt(trial, kept)
         for component in kept:
-            self._touch(component)
-
-    def _touch(self, component: Component) -> None:
-        """Lets the moves of a component's functions be tried again."""
-        names = {name for name, _ in component.callers} | {name for _, name in component.units}
-        self._versions.update(names)
+            self._untried.mark_changed(component)
 
     def _adopt_whole(self, builds: Mapping[int, Build]) -> None:
         self._program.adopt(builds, (), whole=True)
@@ -364,9 +311,7 @@ class Search:
             )
             # Otherwise the same moves would be tried, kept and taken back again.
             taken_back = frozenset(caller for component in worse for caller in component.callers)
-            for move in self._kept:
-                if not move.callers.isdisjoint(taken_back):
-                    self._tried[move.key] = self._stamp(move)
+            self._untried.mark_tried(move for move in self._kept if not move.callers.isdisjoint(taken_back))
         if self._program.inexact or self._program.linked_bytes > self._best.linked_bytes:
             self._program = self._best.copy()
         self._since_confirmed = 0
@@ -404,21 +349,11 @@ class Search:
             round=self._round,
             best=self._best.all_decisions(),
             current=self._program.all_decisions(),
-            expectations=self._expectations.to_json(),
-            tried=self._tried,
-            versions=self._versions,
+            expectations=self._untried.expectations.to_json(),
+            tried=self._untried.tried,
+            versions=self._untried.versions,
             limits=self._limits,
             compiles=self._compiles,
             cpu_s=self._cpu_s,
             curve=[dataclasses.astuple(each) for each in self._curve],
         )
-
-
-def _moves_in(components: Sequence[Component], moves: Iterable[Move]) -> list[list[Move]]:
-    """For each component, the moves that change a decision in it."""
-    numbers = {caller: number for number, component in enumerate(components) for caller in component.callers}
-    found: list[list[Move]] = [[] for _ in components]
-    for move in moves:
-        for number in {numbers[caller] for caller in move.callers if caller in numbers}:
-            found[number].append(move)
-    return found
