@@ -20,7 +20,7 @@ from compiler_opt.llvm.plugin import load_option
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.pass_options.sets import OptionSets
 from tests.deploy.conftest import run
-from tests.deploy.pass_options_test import JUMPS, MAIN, SWITCH
+from tests.deploy.sources import JUMPS, MAIN, SWITCH
 
 CONSTANT = ("-two-entry-phi-node-folding-threshold=0", f"{JUMPS}=100")
 MENU = (CONSTANT, (*CONSTANT, "-disable-lsr=true"), (CONSTANT[0], f"{JUMPS}=4"))

@@ -1,4 +1,4 @@
-"""Programs on which the tests' policy does better and worse than the compiler, and that policy."""
+"""Programs that the tests compile, and a policy that does better than the compiler on one, worse on another."""
 
 from pathlib import Path
 
@@ -38,6 +38,32 @@ int c(int x) { return work(3, x); }
 int d(int x) { return work(4, x); }
 """
 """The policy inlines `work` four times."""
+
+SWITCH = """
+extern void g0(void), g1(void), g2(void), g3(void), g4(int), g5(int, int);
+void act(int c) {
+  switch (c) {
+    case 0: g0(); break; case 1: g1(); break; case 2: g2(); break; case 3: g3(); break; case 4: g4(c); break;
+    case 5: g5(c, 1); g0(); break; case 6: g4(7); g1(); break; default:;
+  }
+}
+int sum(const int *p, int n) { int s = 0; for (int i = 0; i < n; i++) s += p[i] * p[n - i]; return s; }
+int weigh(const char *text, int n) {
+  int s = 0;
+  for (int i = 0; i < n; i++) { if (text[i] > 3 && text[i] < 90) s += text[i] * 3; else s -= text[i]; }
+  return s;
+}
+"""
+"""Each of the options in the tests of pass options changes how one of these is compiled."""
+
+_CALLEES = [f"g{i}(void) {{ seen += {i + 1}" for i in range(4)]
+_CALLEES += ["g4(int x) { seen ^= x", "g5(int x, int y) { seen *= x + y"]
+MAIN = "volatile int seen;\n" + "".join(f"__attribute__((noinline)) void {each}; }}\n" for each in _CALLEES)
+MAIN += "void act(int);\nint main(int n, char **a) { (void)a; act(n); return 0; }\n"
+"""A program that calls `act`."""
+
+JUMPS = "-min-jump-table-entries"
+"""With a value, an option that changes `act`."""
 
 
 def save_policy(directory: Path) -> NetworkWeights:

@@ -17,7 +17,7 @@ from compiler_opt.optimize.size import ReusedPolicy, SmallText
 from compiler_opt.optimize.state import STATE_NAME
 from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.weights import NetworkWeights
-from tests.deploy.pass_options_test import MAIN, SWITCH
+from tests.deploy.sources import MAIN, SWITCH
 from tests.small_project import configure
 
 _CMAKE = """
