@@ -23,6 +23,7 @@ from compiler_opt.errors import CorpusError
 from compiler_opt.llvm.sandbox import VARIABLE
 from compiler_opt.llvm.toolchain import Toolchain
 from tests.corpus.description_test import write_description
+from tests.corpus.hostile_options import HOSTILE_OPTIONS, WRITERS
 
 SOURCE = "int g(int); int f(int x) { return g(x) + g(x + 1); } int h(int x) { return f(f(x)); }\n"
 
@@ -32,100 +33,6 @@ __attribute__((constructor)) static void loaded(void) { creat("escaped", 0644); 
 """
 
 USUAL = ("-cc1", "-triple", "x86_64-pc-linux-gnu", "-Oz", "-debug-info-kind=limited", "-dwarf-version=5")
-
-ESCAPES = """
--o escaped
--oescaped
--load ./plugin.so
--fpass-plugin=./plugin.so
--mllvm -load=./plugin.so
--stats-file=escaped
--ftime-trace=escaped
--opt-record-file escaped
--serialize-diagnostic-file escaped
--diagnostic-log-file escaped -Wall
--stack-usage-file escaped
--split-dwarf-file escaped -split-dwarf-output escaped
--dependency-file escaped -MT target
--mllvm -ir-dump-directory=escaped -mllvm -print-after=instcombine
--mllvm -stats -mllvm -stats-json -mllvm -info-output-file=escaped
--mllvm -pass-remarks-output=escaped
--fcrash-diagnostics-dir=escaped
--fprofile-instrument=clang -fprofile-instrument-path=escaped
--fprofile-instrument=csllvm -fprofile-instrument-path=escaped
--coverage-data-file=escaped -coverage-notes-file=escaped
--fcoverage-mapping -dump-coverage-mapping
--fsanitize-coverage-type=3 -fsanitize-coverage-trace-pc-guard
--fthin-link-bitcode=escaped
--fverify-debuginfo-preserve-export=escaped
--header-include-file escaped
--module-dependency-dir escaped
--dumpdir escaped
--save-temps=obj
--emit-llvm-bc -o escaped
--plugin escaped
--add-plugin escaped
--Xclang -load -Xclang ./plugin.so
--fplugin=./plugin.so
--MF escaped
--MD -MF escaped
--B escaped
--specs=escaped
-@escaped
--fmodule-file=escaped
--fmodule-file=name=escaped
--fmodule-output=escaped
--fmodules-cache-path=escaped
--fmodule-map-file=escaped
--fprebuilt-module-path=escaped
--include-pch escaped
--ivfsoverlay escaped
--working-directory escaped
--fprofile-instrument-use-path=escaped -fprofile-instrument-use=llvm
--fprofile-sample-use=escaped
--fprofile-remapping-file=escaped
--fprofile-list=escaped
--fmemory-profile-use=escaped
--fmemory-profile=escaped
--fbasic-block-sections=list=escaped
--fbasic-block-sections=list=/etc/passwd
--fsanitize-ignorelist=escaped
--fsanitize-system-ignorelist=escaped
--fsanitize-coverage-allowlist=escaped
--fsanitize-coverage-ignorelist=escaped
--fxray-attr-list=escaped
--fxray-always-instrument=escaped
--fthinlto-index=escaped
--mlink-bitcode-file escaped
--mlink-builtin-bitcode escaped
--fembed-offload-object=escaped
--fopenmp-host-ir-file-path escaped
--fcuda-include-gpubinary escaped
--frandomize-layout-seed-file=escaped
--fms-secure-hotpatch-functions-file=escaped
--mllvm -sample-profile-file=escaped
--mllvm -profile-file=escaped
--mllvm -pgo-instrument-entry -mllvm -pgo-test-profile-file=escaped
--mllvm -print-module-scope -mllvm -print-after-all
--mllvm -dot-cfg-dir=escaped -mllvm -print-changed=dot-cfg
--mllvm -inliner-interactive-channel-base=escaped
--mllvm -regalloc-evict-interactive-channel-base=escaped
--mllvm -internalize-public-api-file=escaped
--mllvm -inline-replay=escaped -mllvm -cgscc-inline-replay=escaped
--mllvm -inline-threshold=/etc/passwd
--as-secure-log-file escaped
-escaped
-- escaped
--- escaped
-"""
-"""Hostile options: they load code, name another output, or read files that are not the module's."""
-
-WRITERS = 14
-"""Without the allow-list, this many of the first write a file with at least one of the compilers."""
-
-
-def lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line]
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +60,7 @@ def run_in(folder: Path, place: Path, command: list[str]) -> set[str]:
 
 def test_nothing_escapes(clang_path: str, place: Path, tmp_path: Path) -> None:
     """Each is refused or dropped; compiling with the rest makes nothing but the object."""
-    for number, line in enumerate(lines(ESCAPES)):
+    for number, line in enumerate(HOSTILE_OPTIONS):
         words = line.split(" ")
         bitcode, folder = place / "m.bc", tmp_path / str(number)
         try:
@@ -170,7 +77,7 @@ def test_nothing_escapes(clang_path: str, place: Path, tmp_path: Path) -> None:
 def test_they_would_have_escaped(clang_path: str, place: Path, tmp_path: Path) -> None:
     """Without the allow-list, the first of them write a file or load code: the test above is not vacuous."""
     silent = []
-    for number, line in enumerate(lines(ESCAPES)[:WRITERS]):
+    for number, line in enumerate(WRITERS):
         words = line.split(" ")
         command = [clang_path, *USUAL, "-emit-obj", "-x", "ir", str(place / "m.bc"), "-o", "module.o", *words]
         if not run_in(tmp_path / str(number), place, command) - {"module.o"}:
@@ -179,7 +86,7 @@ def test_they_would_have_escaped(clang_path: str, place: Path, tmp_path: Path) -
     assert set(silent) <= {"-dependency-file escaped -MT target", "-mllvm -load=./plugin.so"}
 
 
-@pytest.mark.parametrize("options", lines(ESCAPES))
+@pytest.mark.parametrize("options", HOSTILE_OPTIONS)
 def test_opt_does_not_get_them_either(options: str) -> None:
     try:
         command = opt_command("opt", (*USUAL, *options.split(" ")), "m.bc", "out.bc")
@@ -301,7 +208,7 @@ def is_on_the_list(kept: tuple[str, ...]) -> bool:
     return False
 
 
-hostile_words = st.sampled_from([word for line in lines(ESCAPES) for word in line.split(" ")]).map(str.encode)
+hostile_words = st.sampled_from([word for line in HOSTILE_OPTIONS for word in line.split(" ")]).map(str.encode)
 listed_words = st.sampled_from(entries(KEPT + DROPPED)).map(
     lambda entry: entry.replace(" <value>", "\0x").replace("<value>", "1").encode()
 )
