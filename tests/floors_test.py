@@ -75,7 +75,6 @@ NOT_SHIPPED = {"benchmarks", "studies", "tests"}
 OVER_LONG = {
     "benchmarks/chaos.py",
     "compiler_opt/native/policy_network.h",
-    "tests/deploy/differential.py",
 }
 """Files that are still to be split."""
 

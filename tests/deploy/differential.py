@@ -22,8 +22,6 @@ import re
 import shutil
 import stat
 import subprocess
-import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -34,8 +32,8 @@ from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.policies.decisions import Decisions, provenance
 from tests.deploy.command_lines import LINK_NAMES, LINKS, PRINTED, TEMPLATE, Case
 from tests.deploy.sources import LEAN, save_policy
+from tests.deploy.streams import Streams
 
-_SLOW_S = 0.2
 _RANDOM = re.compile(rb"-[0-9a-f]{6}(?=[./\"' ,:]|$)", re.MULTILINE)
 _OURS = re.compile(
     rb' "?(?:-fpass-plugin=[^" ]*/mlgo-[^" ]*|--load-pass-plugin=[^" ]*/mlgo-[^" ]*|'
@@ -208,7 +206,7 @@ class Place:
         closed = " ".join(closing[name] for name in closing if getattr(case, name) == "closed")
         script = f'{case.shell or ":"}\nexec "$@" {closed}'
         words = [word.replace("{place}", place) for word in case.words]
-        with _Streams(case) as streams:
+        with Streams(case) as streams:
             # Given by path, since PATH may be unset.
             process = subprocess.Popen(
                 ["/bin/bash", "-c", script, "bash", str(program), *words],
@@ -306,75 +304,6 @@ def write_sources(folder: Path) -> None:
     for name, target in LINKS.items():
         (folder / name).unlink(missing_ok=True)
         (folder / name).symlink_to(target)
-
-
-class _Streams:
-    """The standard streams of a command, as its case has them."""
-
-    def __init__(self, case: Case):
-        self._case = case
-        self._theirs: list[int] = []
-        self._readers: list[tuple[threading.Thread, list[bytes]]] = []
-        self.stdin = self._input(case.stdin)
-        self.stdout, self.stderr = self._output(case.stdout), self._output(case.stderr)
-
-    def __enter__(self) -> "_Streams":
-        return self
-
-    def __exit__(self, *unused: object) -> None:
-        self.close_theirs()
-
-    def _input(self, way: str) -> int:
-        if way == "pipe":
-            ours, theirs = os.pipe()
-            os.write(theirs, LEAN.encode())  # less than a pipe holds
-            os.close(theirs)
-        elif way == "file":
-            ours = os.memfd_create("stdin")
-            os.write(ours, LEAN.encode())
-            os.lseek(ours, 0, os.SEEK_SET)
-        else:
-            ours = os.open(os.devnull, os.O_RDONLY)
-        self._theirs.append(ours)
-        return ours
-
-    def _output(self, way: str) -> int:
-        if way in ("full", "closed"):
-            theirs = os.open("/dev/full", os.O_WRONLY)
-        else:
-            ours, theirs = os.pipe()
-            if way == "unread":
-                os.close(ours)
-            else:
-                os.set_blocking(theirs, way != "slow")
-                chunks: list[bytes] = []
-                thread = threading.Thread(target=_read, args=(ours, chunks, _SLOW_S if way == "slow" else 0.0))
-                self._readers.append((thread, chunks))
-        if way in ("full", "closed", "unread"):
-            self._readers.append((threading.Thread(), []))
-        self._theirs.append(theirs)
-        return theirs
-
-    def close_theirs(self) -> None:
-        """Closes the command's ends, and begins to read."""
-        while self._theirs:
-            os.close(self._theirs.pop())
-        for thread, _ in self._readers:
-            if thread.ident is None:
-                thread.start()
-
-    def read(self) -> list[bytes]:
-        """Standard output and error."""
-        for thread, _ in self._readers:
-            thread.join()
-        return [b"".join(chunks) for _, chunks in self._readers]
-
-
-def _read(file: int, chunks: list[bytes], wait_s: float) -> None:
-    time.sleep(wait_s)
-    while chunk := os.read(file, 1 << 16):
-        chunks.append(chunk)
-    os.close(file)
 
 
 def _steady(content: bytes) -> bytes:
