@@ -19,7 +19,7 @@ from compiler_opt.evaluation import plots
 from compiler_opt.evaluation.history import HISTORY_FILE, Curve, load_history, number, read_entries
 from compiler_opt.files import read_regular, write_text
 from compiler_opt.report import page
-from compiler_opt.report.formatting import bytes_text, change_text, duration_text
+from compiler_opt.report.formatting import bytes_text, change_text, count_text, duration_text
 from compiler_opt.report.table import Cell, Change, Table, csv_text, data_frame
 
 State: TypeAlias = Literal["complete", "failed", "unfinished"]
@@ -145,6 +145,14 @@ class Comparison:
           MissingPackageError: pandas is not installed.
         """
         return data_frame(self.to_json()["runs"])
+
+    def __str__(self) -> str:
+        """The table that `compare_trainers` prints."""
+        return "\n".join(self.summary().lines())
+
+    def __repr__(self) -> str:
+        complete = sum(run.state == COMPLETE for run in self.runs)
+        return f"Comparison({', '.join(self.by_algorithm)}: {complete} of {count_text(len(self.runs), 'run')} complete)"
 
     def summary(self) -> Table:
         """A row for each algorithm, over its complete runs; the best mean first."""

@@ -7,12 +7,13 @@ the others are baselines. The default with options of LLVM's passes is `options`
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from compiler_opt.evaluation import statistics
 from compiler_opt.llvm.object_file import TextParts
 from compiler_opt.problem import Problem
+from compiler_opt.report.formatting import change_text, count_text
 from compiler_opt.report.table import data_frame
 
 DEFAULT = "default"
@@ -286,35 +287,21 @@ class Evaluation:
         Raises:
           MissingPackageError: pandas is not installed.
         """
-        return data_frame(self._project_records() if by == "project" else self._module_records())
+        from compiler_opt.evaluation import records
 
-    def _project_records(self) -> Iterator[dict[str, Any]]:
-        names = ("project", "language", "num_modules", "default_linked_bytes", "default_object_bytes")
-        for project in self.projects:
-            summary = project.summary(self.policies)
-            for policy, numbers in summary["policies"].items():
-                scores = {"default_score": project.score(DEFAULT), "score": project.score(policy)}
-                yield {**{name: summary[name] for name in names}, "policy": policy, **numbers, **scores}
+        return data_frame(records.by_project(self) if by == "project" else records.by_module(self))
 
-    def _module_records(self) -> Iterator[dict[str, Any]]:
-        for module in self.modules:
-            for policy in self.policies:
-                default, output = module.outputs[DEFAULT], module.output(policy)
-                yield {
-                    "module": module.name,
-                    "project": module.project,
-                    "language": module.language,
-                    "policy": policy,
-                    "default_object_bytes": default.text_bytes,
-                    "object_bytes": output.text_bytes,
-                    "object_change": module.change(policy),
-                    "default_score": default.score,
-                    "score": output.score,
-                    "score_change": module.score_change(policy),
-                    "decisions": output.num_decisions,
-                    "cpu_s": output.cpu_s,
-                    "failure": module.failures.get(policy),
-                }
+    def __str__(self) -> str:
+        """The tables that `evaluate` prints."""
+        from compiler_opt.evaluation import report
+
+        return report.terminal_table(self)
+
+    def __repr__(self) -> str:
+        counts = f"{count_text(len(self.projects), 'project')}, {count_text(len(self.modules), 'module')}"
+        default, linked = map(sum, self.linked_bytes(self.policy))
+        change = statistics.relative_change(default, linked) if default else None
+        return f"Evaluation({self.policy!r}, {counts}, linked text {change_text(change)})"
 
     def never_worse_change(self, part: str = "total") -> float | None:
         """Change of linked text, or of a part, with `NEVER_WORSE`, all projects together; None if none was linked."""

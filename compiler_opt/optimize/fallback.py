@@ -23,8 +23,8 @@ from compiler_opt.files import replaced_folder
 from compiler_opt.optimize import steps
 from compiler_opt.optimize.optimization import Optimization
 from compiler_opt.optimize.program import Variant, link_groups, targets_of_tests
-from compiler_opt.optimize.results import main
 from compiler_opt.optimize.state import Record, checksum
+from compiler_opt.optimize.target_sizes import main
 from compiler_opt.policies.decisions import Base, Decisions, Site, provenance
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.search.builds import Compiled

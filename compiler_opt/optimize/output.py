@@ -20,9 +20,9 @@ from compiler_opt.optimize.results import (
     SizeAtSpeedResult,
     SizeResult,
     SpeedResult,
-    TargetSize,
 )
 from compiler_opt.optimize.state import Cost
+from compiler_opt.optimize.target_sizes import TargetSize
 from compiler_opt.report import page
 from compiler_opt.report.formatting import (
     bytes_text,

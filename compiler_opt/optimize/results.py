@@ -1,58 +1,24 @@
-"""Results of an optimisation: sizes of each target before and after, the tests, and the cost."""
+"""Results of an optimisation: the sizes of targets, the tests, what was built and measured, and the cost."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from compiler_opt.errors import CorpusError
 from compiler_opt.evaluation.statistics import relative_change
-from compiler_opt.llvm.object_file import TextParts, linked_parts, read_parts
 from compiler_opt.measure.attribution import METRICS
 from compiler_opt.measure.callgrind import Counts
 from compiler_opt.measure.wall_time import WallTimes
 from compiler_opt.optimize.changes import Changes
-from compiler_opt.optimize.program import Kind, Program, Target, TestRun, Variant, targets_of_tests
+from compiler_opt.optimize.program import TestRun
 from compiler_opt.optimize.state import Cost
+from compiler_opt.optimize.target_sizes import TargetSize, main, text_bytes
 from compiler_opt.optimize.verdict import Verdict
+from compiler_opt.report.formatting import change_text, count_text
 from compiler_opt.report.table import data_frame
 
 MAX_NEW_DECISIONS = 0.25
 MIN_KEPT_SHARE = 2 / 3
 """A reused policy is outdated if a larger share of decisions is new, or a smaller share of the saving is left."""
-
-
-@dataclasses.dataclass(frozen=True)
-class TargetSize:
-    """Linked text of a target, with plain clang and with the policy.
-
-    Attributes:
-      kind: the value of its `Kind`.
-      role: `main`; `part` of a main target, where it is counted, and not installed; or only used by a `test`.
-    """
-
-    name: str
-    kind: str
-    role: str
-    default: TextParts
-    optimized: TextParts
-
-    @property
-    def default_bytes(self) -> int:
-        return self.default.total
-
-    @property
-    def optimized_bytes(self) -> int:
-        return self.optimized.total
-
-    @property
-    def change(self) -> float:
-        return relative_change(self.default_bytes, self.optimized_bytes)
-
-    def to_json(self) -> dict[str, Any]:
-        """The sizes as JSON values."""
-        sizes = {"default_bytes": self.default_bytes, "optimized_bytes": self.optimized_bytes}
-        return {**dataclasses.asdict(self), **sizes}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,6 +122,16 @@ class Result:
             for target in self.targets
         )
 
+    def __str__(self) -> str:
+        """The tables that `optimize` prints."""
+        from compiler_opt.optimize import output
+
+        return output.terminal_table(self)
+
+    def __repr__(self) -> str:
+        targets = count_text(len(self.main), "main target")
+        return f"{type(self).__name__}({self.program!r}, {targets}, linked text {change_text(self.change)})"
+
     def to_json(self) -> dict[str, Any]:
         """The result as JSON values."""
         verdict = self.tests.verdict
@@ -167,7 +143,7 @@ class Result:
         }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class SizeResult(Result):
     """Small text, before and after.
 
@@ -236,7 +212,7 @@ class Measured:
         return {**dataclasses.asdict(self), "counts": counts}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class BenchmarkResult(Result):
     """A benchmark before and after, whatever was to be made less.
 
@@ -276,7 +252,7 @@ class ColdStep:
     checked: Counts | None = None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class SizeAtSpeedResult(BenchmarkResult):
     """A small program whose benchmark costs no more, before and after.
 
@@ -304,7 +280,7 @@ class SpeedStep:
     kept: bool
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class SpeedResult(BenchmarkResult):
     """A fast benchmark, before and after.
 
@@ -342,58 +318,3 @@ class SpeedResult(BenchmarkResult):
     def to_json(self) -> dict[str, Any]:
         steps = [{**dataclasses.asdict(step), **step.measured.to_json()} for step in self.steps]
         return super().to_json() | {"steps": steps, "kept": self.kept}
-
-
-def main(targets: Iterable[TargetSize]) -> tuple[TargetSize, ...]:
-    """The main targets."""
-    return tuple(target for target in targets if target.role == "main")
-
-
-def text_bytes(targets: Iterable[TargetSize]) -> tuple[int, int]:
-    """Linked text of the main targets, with plain clang and optimised."""
-    counted = main(targets)
-    return sum(target.default_bytes for target in counted), sum(target.optimized_bytes for target in counted)
-
-
-def measure(program: Program, default: Variant, optimized: Variant, lld: Path) -> tuple[TargetSize, ...]:
-    """Linked text of every target that both builds have, main targets first, large targets first.
-
-    The members of a static library are linked into one file, since a program gets one copy of a COMDAT function that
-    several members have.
-
-    Raises:
-      CompileError, ProtocolError: a file is not ELF, or lld cannot link it.
-      CorpusError: there is no main target.
-    """
-    targets = program.targets(default)
-    in_both = {target.name for target in program.targets(optimized)}
-    roles = target_roles(targets, program.test_programs(default))
-    sizes = []
-    for target in targets:
-        if target.artifact and target.name in in_both:
-            paths = (variant.folder / target.artifact for variant in (default, optimized))
-            before, after = (_parts(path, target.kind, lld) for path in paths)
-            sizes.append(TargetSize(target.name, target.kind.value, roles[target.name], before, after))
-    if not main(sizes):
-        raise CorpusError(f"{default.folder}: the build made no program or library")
-    order = ("main", "part", "test")
-    return tuple(sorted(sizes, key=lambda size: (order.index(size.role), -size.default_bytes, size.name)))
-
-
-def target_roles(targets: Sequence[Target], test_programs: frozenset[str]) -> dict[str, str]:
-    """`main`, `part` or `test` for each target, see `TargetSize`."""
-    testing = targets_of_tests(targets, test_programs)
-    roles = {}
-    for target in targets:
-        users = [user for user in targets if target.name in user.uses and user.name not in testing]
-        if target.name in testing:
-            roles[target.name] = "test"
-        elif target.kind in (Kind.STATIC, Kind.OBJECTS) and users and not target.installed:
-            roles[target.name] = "part"
-        else:
-            roles[target.name] = "main"
-    return roles
-
-
-def _parts(path: Path, kind: Kind, lld: Path) -> TextParts:
-    return linked_parts(lld, [path]) if kind is Kind.STATIC else read_parts(path)

@@ -24,8 +24,9 @@ from compiler_opt.optimize.optimization import Optimization, OptimizeSettings
 from compiler_opt.optimize.pipeline import ProgramObjective
 from compiler_opt.optimize.profiles import PROGRAM, RecordedProfile, cold_options
 from compiler_opt.optimize.program import Variant
-from compiler_opt.optimize.results import ColdStep, Measured, SizeAtSpeedResult, Tests, text_bytes
+from compiler_opt.optimize.results import ColdStep, Measured, SizeAtSpeedResult, Tests
 from compiler_opt.optimize.state import Record
+from compiler_opt.optimize.target_sizes import text_bytes
 from compiler_opt.report.formatting import change_text
 
 METRIC = "instructions"

@@ -30,9 +30,10 @@ from compiler_opt.optimize.optimization import DECISIONS, Optimization, Optimize
 from compiler_opt.optimize.pipeline import ProgramObjective
 from compiler_opt.optimize.profiles import PROGRAM
 from compiler_opt.optimize.program import Variant
-from compiler_opt.optimize.results import Measured, SpeedResult, Tests, text_bytes
+from compiler_opt.optimize.results import Measured, SpeedResult, Tests
 from compiler_opt.optimize.speed_options import PROGRAM_STEPS, Best, BuildCost, ChosenSets, Trials
 from compiler_opt.optimize.steps import Searched
+from compiler_opt.optimize.target_sizes import text_bytes
 from compiler_opt.report.formatting import count_text
 from compiler_opt.search.profiled import CostWeights, profiled_pool, search_profiled
 from compiler_opt.search.progress_bar import weighted_bar

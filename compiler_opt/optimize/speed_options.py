@@ -33,8 +33,9 @@ from compiler_opt.measure.callgrind import Profile
 from compiler_opt.optimize import profiles, steps
 from compiler_opt.optimize.optimization import DECISIONS, FUNCTION_OPTIONS, Optimization
 from compiler_opt.optimize.profiles import LATE, PROGRAM, RecordedProfile
-from compiler_opt.optimize.results import ChosenSet, Measured, SpeedStep, text_bytes
+from compiler_opt.optimize.results import ChosenSet, Measured, SpeedStep
 from compiler_opt.optimize.state import Record, checksum
+from compiler_opt.optimize.target_sizes import text_bytes
 from compiler_opt.pass_options.sets import OptionSets
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.formatting import change_text, count_text

@@ -21,9 +21,10 @@ from compiler_opt.optimize.program import (
     targets_of_tests,
     training_objects,
 )
-from compiler_opt.optimize.results import TargetSize, Tests, measure
+from compiler_opt.optimize.results import Tests
 from compiler_opt.optimize.state import Record, checksum
 from compiler_opt.optimize.suites import CommandSuite
+from compiler_opt.optimize.target_sizes import TargetSize, measure
 from compiler_opt.optimize.verdict import judge, tests_of
 from compiler_opt.pass_options.sets import OptionSets, describe_sets
 from compiler_opt.policies.weights import NetworkWeights

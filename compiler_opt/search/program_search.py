@@ -18,6 +18,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.decisions import Base, Decisions, provenance
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problem import AnyProblem
+from compiler_opt.report.formatting import change_text, count_text
 from compiler_opt.report.table import data_frame
 from compiler_opt.search.builds import Compiler
 from compiler_opt.search.compiling import PoolCompiler
@@ -104,6 +105,16 @@ class SearchResult:
             }
             for number, name in enumerate(self.modules)
         )
+
+    def __str__(self) -> str:
+        """The table that `search` prints."""
+        from compiler_opt.search import report
+
+        return "\n".join([*report.terminal_table([self]).lines(), *report.remarks(self)])
+
+    def __repr__(self) -> str:
+        counts = f"{count_text(len(self.modules), 'module')}, {count_text(self.compiles, 'compile')}"
+        return f"SearchResult({self.name!r}, {counts}, linked text {change_text(self.change)})"
 
     def after(self, compiles: int) -> float:
         """The relative change against plain clang that was confirmed after so many compiles, before linking."""

@@ -12,7 +12,7 @@ from compiler_opt.llvm.object_file import read_parts
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize.cmake_program import CMakeProgram
 from compiler_opt.optimize.program import EMBED_BITCODE, Compilers, Kind, Variant
-from compiler_opt.optimize.results import measure
+from compiler_opt.optimize.target_sizes import measure
 from tests.small_project import configure, make_small_project
 
 

@@ -11,7 +11,7 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.optimize.database_program import DatabaseProgram
 from compiler_opt.optimize.program import EMBED_BITCODE, Compilers, Kind, Variant, training_objects
-from compiler_opt.optimize.results import measure
+from compiler_opt.optimize.target_sizes import measure
 from tests.small_project import make_small_project
 
 LINKS = (

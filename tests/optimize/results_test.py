@@ -10,8 +10,9 @@ from compiler_opt.llvm.object_file import TextParts
 from compiler_opt.optimize import output
 from compiler_opt.optimize.changes import Changes
 from compiler_opt.optimize.program import Kind, Target, TestRun
-from compiler_opt.optimize.results import ChosenSet, SizeResult, TargetSize, Tests, target_roles
+from compiler_opt.optimize.results import ChosenSet, SizeResult, Tests
 from compiler_opt.optimize.state import Cost
+from compiler_opt.optimize.target_sizes import TargetSize, target_roles
 from compiler_opt.optimize.verdict import FailedTest, Verdict
 from compiler_opt.report.formatting import MINUS
 

@@ -25,10 +25,10 @@ from compiler_opt.optimize.results import (
     SizeResult,
     SpeedResult,
     SpeedStep,
-    TargetSize,
     Tests,
 )
 from compiler_opt.optimize.state import Cost
+from compiler_opt.optimize.target_sizes import TargetSize
 from compiler_opt.optimize.verdict import FailedTest, Verdict
 from compiler_opt.policies.decisions import Decisions, Site
 from compiler_opt.search import report as search_report
@@ -62,8 +62,8 @@ def write_pages(folder: Path) -> dict[str, Path]:
         "search": search_report.write_page(searches, folder / "search", _PROVENANCE, deploy),
         "comparison": comparison.write(sample_comparison(), folder / "comparison"),
         "optimized-size": output.write(sample_optimization(), folder / "optimized-size", HISTORY),
-        "optimized-speed": output.write(_optimized_speed(), folder / "optimized-speed"),
-        "size-at-speed": output.write(_size_at_speed(), folder / "size-at-speed"),
+        "optimized-speed": output.write(sample_speed(), folder / "optimized-speed"),
+        "size-at-speed": output.write(sample_size_at_speed(), folder / "size-at-speed"),
     }
 
 
@@ -191,7 +191,7 @@ def _benchmark() -> dict[str, Any]:
     }
 
 
-def _optimized_speed() -> BenchmarkResult:
+def sample_speed() -> BenchmarkResult:
     steps = (
         SpeedStep(f"-enable-load-pre=false -{LONG}", _measured(8_100_000), False),
         SpeedStep("12 inlining decisions", _measured(8_000_000), True),
@@ -207,6 +207,6 @@ def _optimized_speed() -> BenchmarkResult:
     )
 
 
-def _size_at_speed() -> BenchmarkResult:
+def sample_size_at_speed() -> BenchmarkResult:
     steps = tuple(ColdStep(cold, _measured(8_000_000 + 10**6 * k)) for k, cold in enumerate((0.0, 0.001, 0.02)))
     return SizeAtSpeedResult(**_benchmark(), steps=steps, kept=0.001, default_checked=None)
