@@ -76,6 +76,7 @@ def optimize(
 
     Raises:
       CompilerOptError: an error that the user can fix; the same call then continues.
+      KeyboardInterrupt: it is interrupted; `str()` says how far it was, and how to resume.
     """
     toolchain.require(INLINING.problem)
     for tool in ("clang++", "ld.lld", "llvm-ar"):
@@ -92,10 +93,13 @@ def optimize(
         run = Optimization(program, toolchain, settings, folder, state, echo, notes, objective.num_headings)
         for note in run.notes:
             echo(note)
-        found = objective.find(run)
-        optimized = objective.build(run, found)
-        tests = steps.run_tests(run, optimized) if optimized is not None else Tests()
-        run.heading(run.num_headings, f"Report: {objective.quantity}, before and after")
-        result = objective.result(run, found, optimized, tests)
+        try:
+            found = objective.find(run)
+            optimized = objective.build(run, found)
+            tests = steps.run_tests(run, optimized) if optimized is not None else Tests()
+            run.heading(run.num_headings, f"Report: {objective.quantity}, before and after")
+            result = objective.result(run, found, optimized, tests)
+        except KeyboardInterrupt as error:
+            raise KeyboardInterrupt(str(error) or state.how_far()) from None
         state.save(finished=True)
         return result

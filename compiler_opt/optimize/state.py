@@ -177,6 +177,11 @@ class State:
             if name in self._used
         )
 
+    def how_far(self) -> str:
+        """The steps that are done, of those that this process has come to, and how to resume."""
+        done = [name for name, record in self._records.items() if name in self._used and record.done]
+        return f"done: {', '.join(done) or 'nothing yet'}; the same command resumes"
+
     def save(self, *, finished: bool = False) -> None:
         """Writes `state.json`; done at the beginning and end of each step.
 

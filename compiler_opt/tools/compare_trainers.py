@@ -18,7 +18,7 @@ what is possible.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,18 +113,24 @@ def entry() -> int:
         for number, run in enumerate(runs, 1):
             if found[run.algorithm, run.seed].state != COMPLETE:
                 entry_point.say(f"run {number} of {len(runs)}: {run.algorithm}, seed {run.seed}; its log is {run.log}")
-            found[run.algorithm, run.seed] = done = execute(run, 3600 * _HOURS.value)
+            with entry_point.told_if_interrupted(lambda: _how_far(list(found.values()))):
+                found[run.algorithm, run.seed] = done = execute(run, 3600 * _HOURS.value)
             entry_point.say(_line(done))
             compared = Comparison(list(found.values()), measure, _COMPILES.value, facts)
             page = results.write(compared, output_dir, _DOCUMENT.value)
-    for line in compared.summary().lines():
-        echo(line)
+    echo(str(compared))
     failed = [run for run in compared.runs if run.state != COMPLETE]
     for line in entry_point.first_of("failed", [f"{run.algorithm}, seed {run.seed}: {run.reason}" for run in failed]):
         echo(line)
     print(f"report: {page}")
     entry_point.print_json(compared.to_json())
     return 1 if failed else 0
+
+
+def _how_far(runs: Sequence[RunResult]) -> str:
+    """How far an interrupted comparison was, and how to resume it."""
+    complete = sum(run.state == COMPLETE for run in runs)
+    return f"{complete} of {len(runs)} runs complete; the same command resumes"
 
 
 def _seeds() -> list[int]:

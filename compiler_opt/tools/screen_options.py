@@ -8,6 +8,7 @@ and docs/pass_options.md explains the other files. After an interruption, the sa
 """
 
 import contextlib
+from pathlib import Path
 
 from absl import flags
 
@@ -18,7 +19,14 @@ from compiler_opt.llvm.pass_options import list_pass_options, parse_option
 from compiler_opt.pass_options.candidates import candidates, other_target_prefixes
 from compiler_opt.pass_options.measuring import WHOLE_OBJECTS
 from compiler_opt.pass_options.report import options_table
-from compiler_opt.pass_options.screening import Screening, ScreeningSettings, worth_measuring, worth_refining
+from compiler_opt.pass_options.screening import (
+    DETECTED_FILE,
+    MEASURED_FILE,
+    Screening,
+    ScreeningSettings,
+    worth_measuring,
+    worth_refining,
+)
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.table import csv_text
 from compiler_opt.tools import entry_point, shared_flags
@@ -48,6 +56,7 @@ def entry() -> None:
     tried = _OPTIONS.value or candidates(listed.values(), set(others[0]).intersection(*others[1:]))
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(folder, "--output_dir"))
+        stack.enter_context(entry_point.told_if_interrupted(lambda: _how_far(folder)))
         pool = stack.enter_context(WorkerPool(toolchain, WHOLE_OBJECTS, entry_point.num_workers(_NUM_WORKERS.value)))
         bar = stack.enter_context(progress_bar(unit="compile", smoothing=0.05))
         settings = ScreeningSettings(_DETECTING.value, _MODULES.value, _SEED.value)
@@ -72,6 +81,13 @@ def entry() -> None:
     for each in failed:
         module, reason = next(iter(each.failures.items()))
         echo(f"{each.option}: fails in {len(each.failures)} modules, such as {module}: {reason}")
+
+
+def _how_far(folder: Path) -> str:
+    """How far an interrupted screening was, and how to resume it."""
+    paths = (folder / DETECTED_FILE, folder / MEASURED_FILE)
+    detected, measured = (path.read_bytes().count(b"\n") if path.exists() else 0 for path in paths)
+    return f"{detected:,} settings tried, {measured:,} of these measured; the same command resumes"
 
 
 if __name__ == "__main__":

@@ -94,8 +94,13 @@ def entry() -> None:
 
     results: list[SearchResult] = []
     deadline_s = None if _MINUTES.value is None else time.monotonic() + 60 * _MINUTES.value
+
+    def how_far() -> str:
+        return f"{len(results)} of {len(corpus.projects())} programs; the same command resumes"
+
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(_OUTPUT_DIR.value, "--output_dir"))
+        stack.enter_context(entry_point.told_if_interrupted(how_far))
         bar = stack.enter_context(search_bar(round(budget * len(corpus.modules))))
         pool = stack.enter_context(WorkerPool(toolchain, PROBLEM, num_workers))
         num_left = len(corpus.modules)

@@ -97,8 +97,12 @@ def test_an_interrupted_step_goes_on(tmp_path: Path) -> None:
     def goes_on(record: Record) -> None:
         assert (record.continues, record.partial) == (True, {"outcomes": [1]}) and record.wall_s > 0
 
+    first = State(tmp_path, IDENTITY)
+    assert first.how_far() == "done: nothing yet; the same command resumes"
+    first.do("build", type(None), lambda record: None)
     with pytest.raises(KeyboardInterrupt):
-        State(tmp_path, IDENTITY).do("bisection", type(None), interrupted)
+        first.do("bisection", type(None), interrupted)
+    assert first.how_far() == "done: build; the same command resumes"
     again = State(tmp_path, IDENTITY)
     assert again.do("bisection", type(None), goes_on) is None
     (cost,) = again.costs()

@@ -95,7 +95,9 @@ def test_two_algorithms_and_a_search_interrupted_and_resumed(tmp_path: Path) -> 
         while not (output / "ppo" / "seed-2").exists():
             assert not program.wait(0.1), program.stderr()
         os.kill(program.pid, signal.SIGINT)
-        assert program.result(timeout_s=300).returncode == 130
+        stopped = program.result(timeout_s=300)
+        assert stopped.returncode == 130
+        assert stopped.stderr.endswith("interrupted: 1 of 6 runs complete; the same command resumes\n")
     assert _states(output) == [("complete", "1"), *[("unfinished", seed) for seed in "21212"]]
     before_ns = (output / "ppo" / "seed-1.log").stat().st_mtime_ns
 

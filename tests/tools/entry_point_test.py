@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.tools.entry_point import echo, first_of
+from compiler_opt.tools.entry_point import echo, first_of, told_if_interrupted
 from tests.machine import open_terminal
 
 ROOT = Path(__file__).parents[2]
@@ -114,6 +114,14 @@ def test_interrupted(tmp_path: Path, number: signal.Signals) -> None:
 def test_interrupted_work_says_how_far_it_was(tmp_path: Path) -> None:
     status, _, stderr = run(tmp_path, "raise KeyboardInterrupt('2 of 5 done')")
     assert (status, stderr) == (130, "interrupted: 2 of 5 done\n")
+
+
+def test_the_work_itself_knows_better_how_far_it_was() -> None:
+    for own, told in (("", "2 of 5"), ("epoch 7", "epoch 7")):
+        with pytest.raises(KeyboardInterrupt, match=f"^{told}$"), told_if_interrupted(lambda: "2 of 5"):
+            raise KeyboardInterrupt(own)
+    with told_if_interrupted(lambda: "never"):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -46,6 +48,19 @@ def run(corpus: Corpus, clang_path: str, output: Path, *flags: str) -> "subproce
     )
     assert result.returncode == 0, result.stderr
     return result
+
+
+def test_an_interrupted_search_says_how_far_it_was(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
+    flags = (f"--data_path={corpus.root}", f"--clang_path={clang_path}", "--num_workers=2", "--budget=100000")
+    with programs.start("compiler_opt.tools.search", *flags, f"--output_dir={tmp_path / 'out'}") as program:
+        while not list((tmp_path / "out").glob("*/search_state.json")):
+            assert not program.wait(0.1), program.stderr()
+        os.kill(program.pid, signal.SIGINT)
+        result = program.result(timeout_s=300)
+    projects = len(corpus.projects())
+    last = result.stderr.splitlines()[-1]
+    assert result.returncode == 130
+    assert re.fullmatch(rf"interrupted: \d of {projects} programs; the same command resumes", last)
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """Trains a model of blocks: the mean absolute percentage error is the loss; the best epoch on validation is kept.
 
 FOLDER/checkpoint.npz   the last epoch: weights, optimizer, best weights, history; the same command goes on from there
-FOLDER/model.json, weights.npz   the model with the least error on validation
+FOLDER/model.json, weights.npz   the model with the least error on validation, of all epochs so far
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import numpy as np
 
 from compiler_opt.array_files import load_arrays, save_arrays
 from compiler_opt.cost_models.errors import relative_errors
-from compiler_opt.cost_models.throughput.model import ThroughputModel
+from compiler_opt.cost_models.throughput.model import DESCRIPTION, ThroughputModel
 from compiler_opt.errors import ConfigError
 
 CHECKPOINT_NAME = "checkpoint.npz"
@@ -89,6 +89,7 @@ class Trainer:
         self._variables = model.network.trainable_variables
         self._optimizer._create_all_weights(self._variables)
         self.history: list[Epoch] = []
+        self._num_saved = 0
         self._best = model.weights()
 
         network, variables, optimizer = model.network, self._variables, self._optimizer
@@ -118,29 +119,29 @@ class Trainer:
     ) -> None:
         """Trains the remaining epochs; afterwards the model has the best one's weights, and is in the folder.
 
+        The best model so far is there after each epoch.
+
         Args:
           folder: for checkpoint and model.
           on_step: called with the loss of each step.
           on_epoch: called after each epoch.
+
+        Raises:
+          KeyboardInterrupt: it is interrupted; `str()` says how far it was, and where the model is.
         """
-        while len(self.history) < self._config.epochs:
-            epoch = self._epoch(on_step)
-            self.history.append(epoch)
-            if self.best is epoch:
-                self._best = self._model.weights()
-            self._save(folder)
-            on_epoch(epoch)
+        try:
+            while len(self.history) < self._config.epochs:
+                epoch = self._epoch(on_step)
+                self.history.append(epoch)
+                if self.best is epoch:
+                    self._best = self._model.weights()
+                    self._save_model(folder)
+                self._save(folder)
+                on_epoch(epoch)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(self._interruption(folder)) from None
         self._model.set_weights(self._best)
-        self._model.save(
-            folder,
-            {
-                "training": dataclasses.asdict(self._config),
-                "training_blocks": len(self._train.cycles),
-                "validation_blocks": len(self._validation.cycles),
-                "best_epoch": self.best.number,
-                "validation_error": self.best.error,
-            },
-        )
+        self._save_model(folder)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -177,7 +178,27 @@ class Trainer:
         except (OSError, ValueError, KeyError) as error:
             raise ConfigError(f"{path}: damaged: {error}; remove it to begin anew") from None
         self.history = [Epoch(number, *values) for number, values in enumerate(history.tolist(), 1)]
+        self._num_saved = len(self.history)
         return True
+
+    def _interruption(self, folder: Path) -> str:
+        """How far an interrupted training was, where its model is, and how to resume it."""
+        how_far = f"{self._num_saved} of {self._config.epochs} epochs"
+        if not self._num_saved or not (folder / DESCRIPTION).exists():
+            return f"{how_far}, and no model yet; the same command resumes"
+        return f"{how_far}; the model in {folder} is the best one so far; the same command resumes"
+
+    def _save_model(self, folder: Path) -> None:
+        """Writes the model, whose weights are those of the best epoch."""
+        results = {
+            "training": dataclasses.asdict(self._config),
+            "training_blocks": len(self._train.cycles),
+            "validation_blocks": len(self._validation.cycles),
+            "epochs": len(self.history),
+            "best_epoch": self.best.number,
+            "validation_error": self.best.error,
+        }
+        self._model.save(folder, results)
 
     def _save(self, folder: Path) -> None:
         optimizer = enumerate(self._optimizer.get_weights())
@@ -191,6 +212,7 @@ class Trainer:
                 **{f"optimizer/{number:03}": np.asarray(array) for number, array in optimizer},
             },
         )
+        self._num_saved = len(self.history)
 
     def _identity(self) -> bytes:
         """Digest of what must not change between the parts of a training."""

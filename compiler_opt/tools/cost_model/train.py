@@ -3,8 +3,9 @@
     compiler_opt cost_model train --model=graph --blocks_dir=$BLOCKS --output_dir=$MODEL
 
 trains with $BLOCKS/train.npz of `cost_model blocks`, keeps the epoch that is best on $BLOCKS/validation.npz, and writes
-it to $MODEL. After an interruption, the same command continues with the epoch that was interrupted. With --tflite, it
-also writes $MODEL/model.tflite; a model that is trained already is only exported (docs/throughput.md).
+it to $MODEL, where the best one so far is after each epoch. After an interruption, the same command continues with the
+epoch that was interrupted. With --tflite, it also writes $MODEL/model.tflite; a model that is trained already is only
+exported (docs/throughput.md).
 
     compiler_opt cost_model train --model=ir2native --data_path=$CORPUS/train --validation_path=$CORPUS/validation \
       --output_dir=$OUTPUT
@@ -149,7 +150,16 @@ def _train_on_functions(output: Path) -> None:
         folds=_FOLDS.value,
         seed=_SEED.value,
     )
-    with exclusive_directory(output, "--output_dir"):
+    steps = ["reading functions"]
+
+    def say(step: str) -> None:
+        steps.append(step)
+        entry_point.say(step)
+
+    def how_far() -> str:
+        return f"no model yet; last: {steps[-1]}; the same command reads only what is not in {output / 'dataset'}"
+
+    with exclusive_directory(output, "--output_dir"), entry_point.told_if_interrupted(how_far):
         workers = entry_point.num_workers(_NUM_WORKERS.value)
         data: list[Dataset] = []
         for name, each in (("training", corpus), ("validation", validation)):
@@ -164,7 +174,7 @@ def _train_on_functions(output: Path) -> None:
             "modules": len(fitted.modules),
             "modules_per_project": _SAMPLE.value,
         }
-        model = train(fitted, toolchain, settings, about, entry_point.say)
+        model = train(fitted, toolchain, settings, about, say)
         predicted = model.predict_all(held)
         errors = {kind: evaluation.measure(held, predicted[kind], seed=_SEED.value) for kind in KINDS}
         chosen = min(("trees", "network", "mean"), key=lambda kind: errors[kind].mean_median_error.value)

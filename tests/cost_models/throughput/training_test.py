@@ -1,6 +1,7 @@
 """Both networks learn a small problem; an interrupted training ends as an uninterrupted one; models are stored."""
 
 import dataclasses
+import re
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +25,6 @@ PIECES = [bytes.fromhex(code) for code in ("4801c8", "4889d1", "48f7f1", "488b07
 COSTS = np.array([0.25, 0.5, 20.0, 1.0, 4.0, 0.75])
 SMALL = {"graph": {"units": 16, "rounds": 2}, "sequence": {"units": 16}}
 CONFIG = TrainingConfig(epochs=5, batch_blocks=16, learning_rate=3e-2, warmup_steps=5, seed=1)
-
-
-class KilledError(Exception):
-    """Ends a training."""
 
 
 def problem(number: int, seed: int) -> tuple[list[Block], np.ndarray]:
@@ -70,11 +67,17 @@ def test_learns_resumes_and_is_stored(kind: str, tmp_path: Path) -> None:
     def interrupt(loss: float) -> None:
         losses.append(loss)
         if len(losses) == 3 * trainer.steps_per_epoch - 3:
-            raise KilledError
+            raise KeyboardInterrupt
 
     _, first = make(kind)
-    with pytest.raises(KilledError):
+    parts = re.escape(str(tmp_path / "parts"))
+    told = f"^2 of 5 epochs; the model in {parts} is the best one so far; the same command resumes$"
+    with pytest.raises(KeyboardInterrupt, match=told):
         first.train(tmp_path / "parts", interrupt)
+    so_far = ThroughputModel.load(tmp_path / "parts").description.results
+    best = min((1, 2), key=lambda number: trainer.history[number - 1].error)
+    assert (so_far["epochs"], so_far["best_epoch"]) == (best, best)
+    assert so_far["validation_error"] == pytest.approx(trainer.history[best - 1].error)
     resumed_model, second = make(kind)
     assert second.restore(tmp_path / "parts") and len(second.history) == 2
     second.train(tmp_path / "parts")
@@ -119,6 +122,16 @@ def _damage(folder: Path, model: ThroughputModel) -> None:
     description.write_bytes(description.read_bytes().replace(b'"graph"', b'"chart"').replace(b'"sequence"', b'"list"'))
     with pytest.raises(PolicyError, match=r"model\.json: damaged: does not match its checksum"):
         ThroughputModel.load(folder)
+
+
+def test_interrupted_before_an_epoch_is_done(tmp_path: Path) -> None:
+    def interrupt(loss: float) -> None:
+        raise KeyboardInterrupt
+
+    _, trainer = make("sequence", number=20)
+    with pytest.raises(KeyboardInterrupt, match=r"^0 of 5 epochs, and no model yet; the same command resumes$"):
+        trainer.train(tmp_path, interrupt)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
