@@ -197,7 +197,7 @@ class SpeedRun:
         weights = CostWeights(profile, costs, self.text_percent / 100 * text_bytes, own_share)
         with (
             profiled_pool(self.toolchain, weights, self.num_workers) as pool,
-            weighted_bar(builds.folder.name, "instructions", weights.bytes_per_percent) as show,
+            weighted_bar(builds.folder.name, "instructions", weights.bytes_per_percent, self.minutes) as show,
         ):
             return search_profiled(
                 [dataclasses.replace(module, trusted=True) for module in builds.modules],

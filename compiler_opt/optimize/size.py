@@ -341,7 +341,10 @@ def _search(run: Optimization, corpus: Corpus, policy_dir: Path) -> None:
         base = PROBLEM.decision.load_policy(policy_dir)
         toolchain = with_plugin_features(run.toolchain, base.plugin_features)
         targets = {name: [module.name for module in modules] for name, modules in corpus.projects().items()}
-        with search_bar(None) as bar, WorkerPool(toolchain, PROBLEM, run.settings.jobs) as pool:
+        with (
+            search_bar(None, settings.max_minutes) as bar,
+            WorkerPool(toolchain, PROBLEM, run.settings.jobs) as pool,
+        ):
             bar.begin(run.program.name)
             found = search(
                 corpus.modules,

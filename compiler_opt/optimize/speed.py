@@ -231,7 +231,7 @@ class FastBenchmark(ProgramObjective[Found, SpeedResult]):
             profile = CompiledProfile(PROGRAM.path(run), toolchain)
             weights = CostWeights(profile, block_costs.load(block_costs.INSTRUCTIONS, toolchain), weight, own_share)
             with (
-                weighted_bar(run.program.name, self.metric, weight) as show,
+                weighted_bar(run.program.name, self.metric, weight, settings.max_minutes) as show,
                 profiled_pool(toolchain, weights, run.settings.jobs) as pool,
             ):
                 found = search_profiled(

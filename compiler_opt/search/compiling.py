@@ -1,6 +1,7 @@
 """Compiles the modules of a program in worker processes, under a base policy and decisions."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +13,8 @@ from compiler_opt.llvm.object_file import ObjectSizes
 from compiler_opt.llvm.remarks import CallSites
 from compiler_opt.policies.decisions import Advice, Decisions, OverridingPolicy, Site, sites_of
 from compiler_opt.policies.policy import Policy
-from compiler_opt.search.builds import Compiled
+from compiler_opt.search.builds import Compiled, Compiler, build_of, comdat_groups
+from compiler_opt.search.program import Program
 
 T = TypeVar("T")
 
@@ -83,6 +85,28 @@ class PoolCompiler:
         """See `Compiler`; raises as `rollouts`. Objects are kept where `object_path` says."""
         found = rollouts(self._pool, self.modules, self.base, requests, self._settings, object_path)
         return {module: compiled_of(rollout) for module, rollout in found}
+
+
+class PlainProgram:
+    """A program by plain clang, to compare a search with; compiled when its text is first asked for.
+
+    Attributes:
+      compiles: of modules, so far.
+      cpu_s: CPU seconds of them.
+    """
+
+    def __init__(self, compiler: Compiler, num_modules: int):
+        self._compiler, self._num_modules = compiler, num_modules
+        self.compiles, self.cpu_s = 0, 0.0
+
+    @functools.cached_property
+    def linked_bytes(self) -> float:
+        """Its text, composed as that of a search (`Program.linked_bytes`)."""
+        results = self._compiler.compile({module: {} for module in range(self._num_modules)})
+        found = {module: each for module, each in sorted(results.items()) if isinstance(each, Compiled)}
+        self.compiles, self.cpu_s = len(results), sum(each.cpu_s for each in found.values())
+        groups = comdat_groups(found.values())
+        return Program(build_of(each, module, groups) for module, each in found.items()).linked_bytes
 
 
 def compiled_of(rollout: Rollout[ObjectSizes]) -> Compiled | str:

@@ -21,7 +21,7 @@ from compiler_opt.problem import AnyProblem
 from compiler_opt.report.formatting import change_text, count_text
 from compiler_opt.report.table import data_frame
 from compiler_opt.search.builds import Compiler
-from compiler_opt.search.compiling import PoolCompiler
+from compiler_opt.search.compiling import PlainProgram, PoolCompiler
 from compiler_opt.search.confirmation import Confirmed, confirm, needed_decisions
 from compiler_opt.search.moves import Hotness
 from compiler_opt.search.saved_state import SavedState
@@ -135,7 +135,7 @@ def search(
     targets: Mapping[str, Sequence[str]] | None = None,
     folder: Path | None = None,
     rollout_settings: RolloutSettings = RolloutSettings(),
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> SearchResult:
     """Searches for decisions that make a program small, confirms them by linking, and keeps those that do.
 
@@ -151,7 +151,8 @@ def search(
         default. By default one target of all modules.
       folder: where the state is kept, from which a search that was interrupted continues.
       rollout_settings: limits of a compilation.
-      on_progress: called after each round.
+      on_progress: called after each round, with plain clang's text as `base_bytes`, which takes another compile of each
+        module if the search starts from a policy or has options of LLVM's passes.
 
     Raises:
       ConfigError: the folder has the state of another search.
@@ -172,8 +173,15 @@ def search(
     if not base.is_default or any(each.pass_options or each.function_options is not None for each in modules):
         without = [dataclasses.replace(each, pass_options=(), function_options=None) for each in modules]
         plain = PoolCompiler(pool, without, DefaultPolicy(problem), rollout_settings)
+    reference = None if plain is None or on_progress is None else PlainProgram(plain, len(modules))
+
+    def report(progress: Progress) -> None:
+        if on_progress is not None:
+            text = progress.base_bytes if reference is None else reference.linked_bytes
+            on_progress(dataclasses.replace(progress, base_bytes=text))
+
     found = resumable_search(
-        compiler, len(modules), settings, folder, identity, other_starts=others, on_progress=on_progress
+        compiler, len(modules), settings, folder, identity, other_starts=others, on_progress=report
     )
     numbers = {module.name: number for number, module in enumerate(modules)}
     if targets is None:
@@ -189,6 +197,10 @@ def search(
             lld,
             scratch,
             plain,
+        )
+    if reference is not None:
+        confirmed = dataclasses.replace(
+            confirmed, compiles=confirmed.compiles + reference.compiles, cpu_s=confirmed.cpu_s + reference.cpu_s
         )
     about |= {"program": name, "search": {"compiles": sum(found.compiles.values()), "seed": settings.seed}}
     return SearchResult(

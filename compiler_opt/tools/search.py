@@ -101,7 +101,7 @@ def entry() -> None:
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(_OUTPUT_DIR.value, "--output_dir"))
         stack.enter_context(entry_point.told_if_interrupted(how_far))
-        bar = stack.enter_context(search_bar(round(budget * len(corpus.modules))))
+        bar = stack.enter_context(search_bar(round(budget * len(corpus.modules)), _MINUTES.value))
         pool = stack.enter_context(WorkerPool(toolchain, PROBLEM, num_workers))
         num_left = len(corpus.modules)
         for name, modules in corpus.projects().items():

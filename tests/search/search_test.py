@@ -12,6 +12,7 @@ import pytest
 from compiler_opt.errors import CorpusError
 from compiler_opt.policies.decisions import Site
 from compiler_opt.search.builds import Compiled
+from compiler_opt.search.compiling import PlainProgram
 from compiler_opt.search.search import Search, SearchSettings
 from compiler_opt.search.search_outcome import SearchOutcome
 from tests.programs import ROOT
@@ -122,6 +123,18 @@ class Growing(Simulator):
                     each, sites=each.sites[:1], advice=each.advice[:1], inlined=each.inlined[:1], defaults=None
                 )
         return results
+
+
+def test_the_text_of_plain_clang_is_that_of_its_objects() -> None:
+    modules = random_program(1, num_modules=3, num_functions=6)
+    compiler = Simulator(modules, fails=frozenset({1}))
+    plain = PlainProgram(compiler, len(modules))
+    assert (plain.compiles, compiler.num_compiles) == (0, 0)
+    results = Simulator(modules, fails=frozenset({1})).compile({number: {} for number in range(3)})
+    expected = linked_bytes({number: each for number, each in results.items() if isinstance(each, Compiled)})
+    assert plain.linked_bytes == expected > 0
+    # Asked again, it is known.
+    assert plain.linked_bytes == expected and plain.compiles == compiler.num_compiles == 3
 
 
 def test_what_cannot_be_tried_is_tried_once() -> None:
