@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,52 @@ def test_every_command_is_a_verb() -> None:
     commands = [path.relative_to(tools).with_suffix("") for path in tools.rglob("*.py") if is_command(path)]
     assert sorted(VERBS) == sorted(" ".join(path.parts) for path in commands)
     assert all(summary(verb).endswith(".") for verb in VERBS)
+
+
+ABOUT = {
+    "output_dir": {"output", "out", "outdir", "root", "dest", "destination"},
+    "policy_path": {"policy", "policies"},
+    "num_workers": {"workers", "worker", "jobs", "threads", "processes", "parallelism", "cpus"},
+    "minutes": {"minutes", "hours", "days"},
+    "clang_path": {"clang", "compiler"},
+    "data_path": {"corpus", "corpora", "data"},
+}
+"""The one spelling of a flag, and words in names of flags that are about the same."""
+
+OTHER_SPELLINGS = {
+    "root_dir": "google/ml-compiler-opt's --output_dir",
+    "output_path": "google/ml-compiler-opt's, a file",
+    "output_performance_path": "google/ml-compiler-opt's, a file",
+    "warmstart_policy_dir": "google/ml-compiler-opt's name in gin",
+    "other_policy_path": "the second one of two",
+    "reuse_policy": "may be the folder of an optimisation",
+    "record_policy": "a switch",
+    "num_threads": "of TensorFlow in one process",
+    "worker_manager": "of what kind they are",
+    "search_minutes": "a part of --minutes",
+    "verdict_minutes": "of another step than --minutes",
+    "max_hours": "the earlier --minutes of compare_trainers",
+    "pin_clang": "a switch",
+    "relative_clang": "a switch",
+    "trust_corpus": "a switch",
+}
+
+
+def defined_flags() -> Iterator[str]:
+    """The names of all flags of all commands."""
+    for path in (ROOT / "compiler_opt" / "tools").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and re.match(r"flags\.DEFINE|shared_flags\.|path$", ast.unparse(node.func)):
+                # A parser may come first.
+                names = [each.value for each in node.args[:2] if isinstance(each, ast.Constant)]
+                yield from [name for name in names[:1] if isinstance(name, str) and name.isidentifier()]
+
+
+def test_flags_for_the_same_have_the_same_name() -> None:
+    names = set(defined_flags())
+    assert ABOUT.keys() <= names
+    others = {name for name in names for ours, words in ABOUT.items() if name != ours and words & set(name.split("_"))}
+    assert others == OTHER_SPELLINGS.keys()
 
 
 def test_help_is_one_screen() -> None:

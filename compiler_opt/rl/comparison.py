@@ -158,7 +158,7 @@ def execute(run: PlannedRun, timeout_s: float) -> RunResult:
 def _failure(done: ProcessResult, timeout_s: float) -> str:
     """Why a run failed, in one line; empty if it did not."""
     if done.timed_out:
-        return f"not done after {timeout_s / 3600:g} hours; running the same command again resumes it"
+        return f"not done after {timeout_s / 60:g} minutes; running the same command again resumes it"
     if not done.returncode:
         return ""
     lines = [line for line in done.stderr_tail.splitlines() if line.strip()]

@@ -67,7 +67,8 @@ _VOCAB_PATH = shared_flags.path(
 _DOCUMENT = shared_flags.path(
     "document", f"A Markdown page; the result replaces what is between its lines '{results.BEGIN}' and '{results.END}'."
 )
-_HOURS = flags.DEFINE_float("max_hours", 48.0, "Hours after which a run counts as failed.", 0.001)
+_MINUTES = flags.DEFINE_float("minutes", 2880.0, "Minutes after which a run counts as failed.", 0.01)
+_HOURS = flags.DEFINE_float("max_hours", None, "The same in hours, as earlier versions had it.", 0.001)
 _COMPILE_TASK = shared_flags.TaskFlag()
 _CLANG_PATH = shared_flags.clang_path()
 shared_flags.json()
@@ -85,7 +86,7 @@ def entry() -> int:
     output_dir: Path = _OUTPUT_DIR.value
     if _DOCUMENT.value is not None:
         results.check_document(_DOCUMENT.value)
-    seeds, files = _seeds(), _names(_GIN.files.value)
+    seeds, files, timeout_s = _seeds(), _names(_GIN.files.value), _timeout_s()
     settings = {name: _settings(file) for name, file in files.items()}
     problem = _problem(settings)
     first = next(iter(settings.values()))
@@ -114,7 +115,7 @@ def entry() -> int:
             if found[run.algorithm, run.seed].state != COMPLETE:
                 entry_point.say(f"run {number} of {len(runs)}: {run.algorithm}, seed {run.seed}; its log is {run.log}")
             with entry_point.told_if_interrupted(lambda: _how_far(list(found.values()))):
-                found[run.algorithm, run.seed] = done = execute(run, 3600 * _HOURS.value)
+                found[run.algorithm, run.seed] = done = execute(run, timeout_s)
             entry_point.say(_line(done))
             compared = Comparison(list(found.values()), measure, _COMPILES.value, facts)
             page = results.write(compared, output_dir, _DOCUMENT.value)
@@ -131,6 +132,16 @@ def _how_far(runs: Sequence[RunResult]) -> str:
     """How far an interrupted comparison was, and how to resume it."""
     complete = sum(run.state == COMPLETE for run in runs)
     return f"{complete} of {len(runs)} runs complete; the same command resumes"
+
+
+def _timeout_s() -> float:
+    """The limit of a run. Raises ConfigError if it is given twice."""
+    if _HOURS.value is None:
+        return float(60 * _MINUTES.value)
+    if _MINUTES.present:
+        raise ConfigError("--max_hours: is the earlier spelling of --minutes; leave it out")
+    entry_point.note(f"--max_hours={_HOURS.value:g} is --minutes={60 * _HOURS.value:g}")
+    return float(3600 * _HOURS.value)
 
 
 def _seeds() -> list[int]:

@@ -29,7 +29,7 @@ def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
 
 def test_a_run_out_of_time_has_failed(tmp_path: Path) -> None:
     failed = execute(_planned(tmp_path, "--data_path=x"), timeout_s=0.01)
-    assert failed.state == FAILED and "hours; running the same command again resumes it" in failed.reason
+    assert failed.state == FAILED and "minutes; running the same command again resumes it" in failed.reason
 
 
 def test_a_complete_run_is_not_repeated(tmp_path: Path) -> None:

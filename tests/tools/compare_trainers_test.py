@@ -50,8 +50,8 @@ def _flags(folder: Path, compiles: int, *others: str) -> list[str]:
 def test_complete_runs_are_known_on_another_machine_and_a_search_joins_them(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     _make_inputs(here)
-    stopped = programs.run(_TOOL, *_flags(here, 28, "--seeds=1", "--max_hours=0.001"))
-    assert stopped.returncode == 1 and "not done after 0.001 hours" in stopped.stdout, stopped.stderr
+    stopped = programs.run(_TOOL, *_flags(here, 28, "--seeds=1", "--minutes=0.05"))
+    assert stopped.returncode == 1 and "not done after 0.05 minutes" in stopped.stdout, stopped.stderr
     record = json.loads((here / "out" / "ppo" / "seed-1.json").read_text())
     assert str(tmp_path) not in json.dumps(record["settings"])
     shutil.copytree(here, there, ignore=shutil.ignore_patterns("out"))
@@ -78,6 +78,13 @@ def test_complete_runs_are_known_on_another_machine_and_a_search_joins_them(tmp_
     assert again.returncode == 0 and not log.exists(), again.stderr
     few = programs.run(_TOOL, *_flags(there, 12, "--search", f"--output_dir={tmp_path / 'few'}"))
     assert few.returncode == 2 and "--compiles: with --search expected at least 20, 5 for each module" in few.stderr
+
+
+def test_the_earlier_spelling_of_the_limit(tmp_path: Path) -> None:
+    both = programs.run(_TOOL, *_flags(tmp_path, 28, "--max_hours=2", "--minutes=120"))
+    assert both.returncode == 2 and "error: --max_hours: is the earlier spelling of --minutes" in both.stderr
+    noted = programs.run(_TOOL, *_flags(tmp_path, 28, "--max_hours=2"))
+    assert noted.stderr.startswith("note: --max_hours=2 is --minutes=120\n") and noted.returncode == 2
 
 
 @pytest.mark.slow
