@@ -34,7 +34,7 @@ class OptionsFlag:
             self._pass_plugin = shared_flags.path(
                 "pass_plugin",
                 "A pass plugin of your own, whose options and passes the menu of --options may have "
-                "(docs/new_problem.md); the compiler loads it.",
+                "(docs/new_pass.md); the compiler loads it.",
             )
 
     @property
