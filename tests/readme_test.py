@@ -66,7 +66,9 @@ def module_of(words: list[str]) -> str | None:
 
 def test_there_are_commands() -> None:
     modules = {module_of(words) for words in commands()}
-    assert {f"compiler_opt.{name}" for name in ("tools.train_bc", "tools.train_locally", "tools.generate_vocab")} <= modules
+    assert {
+        f"compiler_opt.{name}" for name in ("tools.train_bc", "tools.train_locally", "tools.generate_vocab")
+    } <= modules
     assert ["./run_demo.sh"] in commands() and ["./run_tests.sh"] in commands()
 
 

@@ -16,9 +16,10 @@ from compiler_opt.optimize.target_sizes import measure
 from tests.small_project import configure, make_small_project
 
 
-@pytest.fixture(
-    params=["Ninja", *(pytest.param(each, marks=pytest.mark.slow) for each in ("Unix Makefiles", "Ninja Multi-Config"))]
-)
+_OTHERS = [pytest.param(each, marks=pytest.mark.slow) for each in ("Unix Makefiles", "Ninja Multi-Config")]
+
+
+@pytest.fixture(params=["Ninja", *_OTHERS])
 def build_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A user's build folder."""
     return configure(
