@@ -15,11 +15,10 @@ from compiler_opt.optimize.program import EMBED_BITCODE, Compilers, Kind, Varian
 from compiler_opt.optimize.target_sizes import measure
 from tests.small_project import configure, make_small_project
 
-
 _OTHERS = [pytest.param(each, marks=pytest.mark.slow) for each in ("Unix Makefiles", "Ninja Multi-Config")]
 
 
-@pytest.fixture(params=["Ninja", *_OTHERS])
+@pytest.fixture(params=[pytest.param("Ninja"), *_OTHERS])
 def build_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A user's build folder."""
     return configure(
