@@ -1,6 +1,5 @@
 """A new action space needs no change elsewhere: one of three actions without a mask, from cloning to decisions."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,50 +9,16 @@ from compiler_opt.decisions.decision import Decision
 from compiler_opt.errors import PolicyError
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.training_log import Header
-from compiler_opt.policies.policy import Decider, deciding_by
-from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
+from compiler_opt.policies.weights import NetworkConfig
 from compiler_opt.rl.behavioral_cloning import Cloner, Examples
 from compiler_opt.rl.config import BehavioralCloningConfig
-from compiler_opt.spaces.action_space import ActionSpace
-from compiler_opt.spaces.heads.categorical import CategoricalHead
-from compiler_opt.spaces.learned_policy import LearnedPolicy, outputs
 from compiler_opt.tensor_spec import TensorSpec
+from tests.spaces.one_of_three import OneOfThree
 
 _HEADER = Header(
     (TensorSpec("other", np.dtype("i8"), (1,)), TensorSpec("size", np.dtype("f4"), (1,))),
     TensorSpec("unroll_factor", np.dtype("i8"), (1,)),
 )
-
-
-class OneOfThree(ActionSpace):
-    """For example, how often to unroll a loop."""
-
-    def policy(
-        self, weights: NetworkWeights, *, temperature: float = 0.0, name: str = "policy", origin: str = ""
-    ) -> "OneOfThreePolicy":
-        return OneOfThreePolicy(weights, temperature=temperature, name=name, origin=origin)
-
-    def head(self, quantiles: Mapping[str, np.ndarray], compiler_features: Sequence[TensorSpec]) -> "OneOfThreeHead":
-        return OneOfThreeHead(quantiles, compiler_features)
-
-
-class OneOfThreePolicy(LearnedPolicy):
-    num_outputs = 3
-
-    def start(self, header: Header, seed: int) -> Decider:
-        del seed
-        self.check_header(header)
-        return deciding_by(self.choose, self.weights.features, header, self.name)
-
-    def choose(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        values = np.stack([features[name].reshape(-1) for name in self.weights.features], axis=-1)
-        chosen: np.ndarray = outputs(self.weights, self.encoder.ranks(values)).argmax(axis=-1)
-        return chosen
-
-
-class OneOfThreeHead(CategoricalHead):
-    num_actions = 3
-    noop_action = 0
 
 
 UNROLLING = Decision("unrolling", INLINING, ("size", "unknown"), OneOfThree(), credit=lambda costs, sites: [])
