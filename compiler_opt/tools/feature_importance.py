@@ -47,6 +47,7 @@ _NUM_DECISIONS = flags.DEFINE_integer(
 )
 _REPEATS = flags.DEFINE_integer("repeats", 20, "How often to draw decisions and shuffle each feature.", 2, 1_000)
 _SEED = shared_flags.seed("samples, draws and shuffles")
+shared_flags.json()
 _NUM_WORKERS = shared_flags.num_workers()
 _GIN = gin_settings.GinFlags(
     "Gin files; settings of rollout, inlining and problem_config (by default the policy's) apply here."
@@ -87,6 +88,8 @@ def entry() -> None:
         echo(line)
     projects = len(sample.projects())
     echo(f"{output_dir}: {sample.num_seen:,} decisions of {projects} projects, which count the same")
+    rows = importance.csv_rows(found)
+    entry_point.print_json({"num_decisions": sample.num_seen, "num_projects": projects, "features": rows})
 
 
 def _compile_corpus(

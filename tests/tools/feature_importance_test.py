@@ -1,6 +1,7 @@
 """The command, with both compilers: over a corpus and over its trace it finds the same."""
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -32,11 +33,16 @@ def test_a_policy_of_one_feature(clang_path: str, tmp_path: Path) -> None:
     shared = [f"--clang_path={clang_path}", f"--data_path={corpus.root}", "--num_workers=1"]
     _run("generate_default_trace", *shared, f"--output_path={trace}")
     found = []
-    for name, source in (("corpus", shared), ("trace", [f"--trace_path={trace}"])):
+    for name, source in (("corpus", shared), ("trace", [f"--trace_path={trace}", "--json"])):
         output = tmp_path / f"from_{name}"
         settings = ("--repeats=4", "--num_decisions=400", f"--output_dir={output}")
         printed = _run("feature_importance", *source, f"--policy_path={tmp_path / 'policy'}", *settings)
-        assert "of 2 projects, which count the same" in printed
+        if name == "trace":
+            result = json.loads(printed)
+            assert [each["feature"] for each in result["features"]] == ["callsite_cost", "node_count"]
+            assert result["num_projects"] == 2 and result["features"][1]["changed"] == 0
+        else:
+            assert "of 2 projects, which count the same" in printed
         with (output / "importance.csv").open() as file:
             found.append(list(csv.DictReader(file)))
         assert (output / "importance.svg").read_text().startswith("<?xml")

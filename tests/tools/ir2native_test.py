@@ -42,10 +42,12 @@ def test_train_and_evaluate(clang_path: str, tmp_path: Path) -> None:
         f"--data_path={tmp_path}/held",
         f"--output_dir={tmp_path}/errors",
         "--num_workers=1",
+        "--json",
     )
     assert result.returncode == 0, result.stderr
-    assert "other-one" in result.stdout and "bias of module sums" in result.stdout
+    assert "other-one" in result.stderr and "bias of module sums" in result.stderr
     errors = json.loads((tmp_path / "errors/errors.json").read_text())
+    assert json.loads(result.stdout) == errors
     assert {each["project"] for each in errors["projects"]} == {"other-one", "other-two"}
     rows = (tmp_path / "errors/functions.csv").read_text().splitlines()
     assert rows[0] == "module,function,bytes,predicted" and len(rows) == 61

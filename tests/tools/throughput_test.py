@@ -1,5 +1,6 @@
 """The four commands about basic blocks, one after the other, as a user runs them."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -79,6 +80,13 @@ def test_from_corpora_to_cycles_of_functions(place: Path) -> None:
         r"\nall +\d+ ( +[\d.]+% \([\d.]+%\)){4}\n", said
     )
 
+    printed = json.loads(run("evaluate", f"--blocks_dir={blocks}", f"--model_dir={model}", "--json"))
+    assert (printed["split"], list(printed["blocks"])) == ("validation", ["two"])
+    errors = printed["models"]["graph network"]
+    assert errors["mean_error"] == pytest.approx(errors["mean_error_by_project"]["two"])
+    assert errors["median_error"]["low"] <= errors["median_error"]["value"] <= errors["median_error"]["high"]
+    assert errors["mean_median_error"]["low"] is None  # Of one project.
+
     predict = (f"--model_dir={model}", f"--clang_path={CLANG}")
     corpus = f"--data_path={place / 'corpora/train'}"
     said = run("predict", *predict, corpus, "--module_filter=sums", "--functions=1")
@@ -86,9 +94,10 @@ def test_from_corpora_to_cycles_of_functions(place: Path) -> None:
     (place / "x.c").write_text("int f(int x) { return x / 3; }")
     options = ["-O2", "-fbasic-block-address-map", *FLAGS[1:]]
     subprocess.run([CLANG, *options, "-c", "x.c"], cwd=place, check=True)
-    assert re.search(
-        r"\nf +x.o +1 +[\d.]+\n1 functions, 1 blocks", run("predict", *predict, f"--object={place / 'x.o'}")
-    )
+    printed = json.loads(run("predict", *predict, f"--object={place / 'x.o'}", "--json"))
+    [function] = printed["functions"]
+    assert (function["function"], function["module"], function["num_blocks"]) == ("f", "x.o", 1)
+    assert function["cycles"] > 0 and printed["num_blocks"] == 1 and printed["left_out"] == []
 
     result = programs.run("compiler_opt.tools.cost_model.predict", *predict)
     assert (result.returncode, result.stderr) == (2, "error: expected either --object or --data_path\n")

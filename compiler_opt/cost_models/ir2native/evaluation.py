@@ -10,7 +10,14 @@ import numpy as np
 
 from compiler_opt.cost_models.errors import median_error, relative_errors, shown
 from compiler_opt.cost_models.ir2native.dataset import Dataset
-from compiler_opt.evaluation.statistics import MODULES, Estimate, compare, percentile_interval, without_interval
+from compiler_opt.evaluation.statistics import (
+    MODULES,
+    Estimate,
+    compare,
+    percentile_interval,
+    to_json,
+    without_interval,
+)
 from compiler_opt.report.table import Table
 
 _RESAMPLES = 2_000
@@ -70,8 +77,9 @@ class Errors:
         return max(self.projects, key=lambda project: project.median_error)
 
     def to_json(self) -> dict[str, object]:
-        """All of it."""
-        return dataclasses.asdict(self)
+        """All of it; unknown bounds of intervals are null."""
+        values: dict[str, object] = to_json(self)
+        return values
 
 
 def measure(dataset: Dataset, predicted: np.ndarray, *, seed: int = 0, seen: np.ndarray | None = None) -> Errors:

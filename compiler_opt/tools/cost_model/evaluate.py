@@ -28,7 +28,7 @@ from compiler_opt.cost_models.throughput.datasets import LabelledBlocks, load_la
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.trees import require_scikit_learn
 from compiler_opt.errors import ConfigError
-from compiler_opt.evaluation.statistics import mean_interval
+from compiler_opt.evaluation.statistics import mean_interval, to_json
 from compiler_opt.files import exclusive_directory, write_json, write_text
 from compiler_opt.report.formatting import aligned
 from compiler_opt.report.table import csv_text
@@ -53,6 +53,7 @@ _SAMPLE = flags.DEFINE_integer(
     "modules_per_project", None, "At most so many modules of each project, drawn at random; by default all.", 1
 )
 _SEED = shared_flags.seed("samples and intervals")
+shared_flags.json()
 _NUM_WORKERS = shared_flags.num_workers()
 
 
@@ -104,10 +105,19 @@ def _evaluate_on_blocks(blocks_dir: Path) -> None:
     rows.append(("all", str(len(projects)), *overall))
     for line in aligned(rows, 1, (1, len(rows) - 1)):
         echo(line)
+    models: dict[str, dict[str, object]] = {}
     for name, each in errors.items():
         median = median_error(each, projects, np.random.default_rng(_SEED.value))
         medians = mean_interval([float(np.median(each[group])) for group in groups.values()])
         echo(f"{name}: median error {shown(median)}; mean over projects {shown(medians)}")
+        models[name] = {
+            "mean_error": float(each.mean()),
+            "median_error": to_json(median),
+            "mean_median_error": to_json(medians),
+            "mean_error_by_project": {project: float(each[group].mean()) for project, group in groups.items()},
+        }
+    counts = {project: int(group.sum()) for project, group in groups.items()}
+    entry_point.print_json({"split": _SPLIT.value, "label_source": test.source, "blocks": counts, "models": models})
 
 
 def _annotations(found: LabelledBlocks) -> np.ndarray:
@@ -130,6 +140,7 @@ def _evaluate_on_functions(model_dir: Path, output: Path) -> None:
         entry_point.warn(line)
     for line in [*evaluation.table(errors).lines(), *evaluation.summary(errors)]:
         echo(line)
+    entry_point.print_json(output / "errors.json")
 
 
 def _rows(data: Dataset, predicted: list[float]) -> list[dict[str, object]]:

@@ -8,6 +8,8 @@ needs an object with an address map of its blocks: compile with -fbasic-block-ad
 the compiler's estimate of how often each runs per call; what it calls is not included.
 """
 
+import dataclasses
+
 from absl import flags
 
 from compiler_opt.cost_models.throughput.address_map import read_object
@@ -26,6 +28,7 @@ _MODEL_DIR = shared_flags.required_path("model_dir", "Folder of a model of block
 _OBJECT = shared_flags.path("object", "An x86-64 object with an address map of its blocks.")
 _CORPUS = shared_flags.CorpusFlags(required=False)
 _FUNCTIONS = flags.DEFINE_integer("functions", 20, "Functions to print, the most expensive ones first; 0 for all.", 0)
+shared_flags.json()
 _CLANG_PATH = shared_flags.clang_path("The clang whose tools to use; by default the newest one installed.")
 
 
@@ -65,6 +68,16 @@ def entry() -> None:
     )
     for line in entry_point.first_of("left out", failures):
         entry_point.warn(line)
+    entry_point.print_json(
+        {
+            "functions": [dataclasses.asdict(each) for each in shown],
+            "num_functions": len(found),
+            "num_blocks": len(blocks),
+            "num_unknown": num_unknown,
+            "label_source": model.description.label_source,
+            "left_out": failures,
+        }
+    )
 
 
 if __name__ == "__main__":
