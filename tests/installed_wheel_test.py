@@ -1,4 +1,7 @@
-"""A wheel made of an sdist, installed into a fresh environment, works in a folder outside of the checkout."""
+"""A wheel made of an sdist, installed into a fresh environment, works in a folder outside of the checkout.
+
+Its dependencies are those of the environment at hand, linked into the fresh one; they are not resolved anew.
+"""
 
 import json
 import os
