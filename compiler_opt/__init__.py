@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from compiler_opt.rl.pipeline import train as train
     from compiler_opt.rl.vocabularies import make_vocabulary as make_vocabulary
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _NAMES = {
     "collect.compilation": ["DefaultPolicy"],
