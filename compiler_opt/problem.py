@@ -6,7 +6,7 @@ import importlib.metadata
 import pkgutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from compiler_opt.policies.policy import Policy
 from compiler_opt.policies.pretrained_index import policy_folder
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.spaces.learned_policy import LearnedPolicy
+
+_T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,16 +122,24 @@ def load(name: str) -> AnyProblem:
         raise ConfigError(
             f"unknown problem {name!r}; expected one of {', '.join(sorted(references))}, or MODULE:PROBLEM of your own"
         )
-    module, _, attribute = references.get(name, name).partition(":")
+    expected = "MODULE:PROBLEM, a pair of a decision and an objective (docs/new_problem.md)"
+    problem: AnyProblem = imported(references.get(name, name), Problem, f"problem {name!r}", expected)
+    return problem
+
+
+def imported(reference: str, kind: type[_T], origin: str, expected: str) -> _T:
+    """What a user's module defines, by `MODULE:ATTRIBUTE`; runs the code of that module.
+
+    Raises:
+      ConfigError: there is no such thing, or it is of another type; the message begins with `origin`.
+    """
+    module, _, attribute = reference.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise ConfigError(
-            f"problem {name!r}: cannot be imported ({error}); expected MODULE:PROBLEM, a pair of a decision and an "
-            "objective (docs/new_problem.md)"
-        ) from error
-    if not isinstance(found, Problem):
-        raise ConfigError(f"problem {name!r}: expected an instance of Problem, found {type(found).__name__}")
+        raise ConfigError(f"{origin}: cannot be imported ({error}); expected {expected}") from error
+    if not isinstance(found, kind):
+        raise ConfigError(f"{origin}: expected an instance of {kind.__name__}, found {type(found).__name__}")
     return found
 
 

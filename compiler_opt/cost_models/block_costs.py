@@ -1,6 +1,7 @@
 """What a basic block costs each time that it runs, by the cost model that a user names.
 
-    costs = block_costs.load("llvm-mca", toolchain)      # or instructions, RegAllocScore, or the folder of a model
+    costs = block_costs.load("llvm-mca", toolchain)      # or instructions, RegAllocScore, the folder of a model, or
+                                                         # MODULE:COSTS, a `BlockCosts` of your own
     costs(blocks)                                        # [N], of one execution of each
 
 A block that cannot be decoded, or that llvm-mca refuses, costs nothing.
@@ -18,6 +19,7 @@ from compiler_opt.cost_models.throughput.mca import Labeller, label_all
 from compiler_opt.errors import ConfigError
 from compiler_opt.files import size_and_sha256
 from compiler_opt.llvm.toolchain import Toolchain
+from compiler_opt.problem import imported
 
 INSTRUCTIONS, REGALLOC_SCORE, MCA = "instructions", "RegAllocScore", "llvm-mca"
 NAMES = (INSTRUCTIONS, REGALLOC_SCORE, MCA)
@@ -72,7 +74,8 @@ def load(name: str, toolchain: Toolchain, cpu: str = "skylake") -> BlockCosts:
     """The cost model of that name.
 
     Args:
-      name: of `NAMES`, or the folder of a model of `cost_model train`, which needs TensorFlow.
+      name: of `NAMES`, or the folder of a model of `cost_model train`, which needs TensorFlow, or `MODULE:ATTRIBUTE`
+        of a `BlockCosts` in any package, which runs that package's code.
       toolchain: whose llvm-mca is used.
       cpu: the processor that llvm-mca simulates.
 
@@ -90,12 +93,12 @@ def load(name: str, toolchain: Toolchain, cpu: str = "skylake") -> BlockCosts:
         cost = {INSTRUCTIONS: _number, REGALLOC_SCORE: regalloc_cost}[name]
         decoder = Decoder()
         return BlockCosts(name, lambda blocks: np.array([cost(decoder.decode(block.code) or ()) for block in blocks]))
-    folder = Path(name)
-    if not folder.is_dir():
-        raise ConfigError(
-            f"--cost_model: expected one of {', '.join(NAMES)}, or the folder of a model of blocks, found {name}"
-        )
-    return _learned(folder)
+    if Path(name).is_dir():
+        return _learned(Path(name))
+    expected = f"one of {', '.join(NAMES)}, the folder of a model of blocks, or MODULE:COSTS of your own"
+    if ":" not in name:
+        raise ConfigError(f"--cost_model: expected {expected}, found {name}")
+    return imported(name, BlockCosts, f"--cost_model: {name}", expected)
 
 
 def _learned(folder: Path) -> BlockCosts:

@@ -20,7 +20,8 @@ class CostModelFlags:
             "cost_model",
             None,
             "The score is what this model says that the code costs and, for inlining, the text. One of instructions, "
-            "RegAllocScore and llvm-mca, or the folder of a model of `cost_model train` (docs/cost_models_reward.md).",
+            "RegAllocScore and llvm-mca, the folder of a model of `cost_model train`, or MODULE:COSTS of your own "
+            "(docs/cost_models_reward.md).",
         )
         self._profile = shared_flags.path(
             "block_profile",
