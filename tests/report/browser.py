@@ -9,9 +9,12 @@ import subprocess
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pytest
+
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
@@ -73,7 +76,7 @@ class Browser:
         self._process.wait()
         os.close(self._in)
 
-    def show(self, page: Path, width: int, scheme: Literal["light", "dark"] = "light") -> None:
+    def show(self, page: Path, width: int, scheme: Scheme = "light") -> None:
         """Opens a page in a window of this many pixels."""
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         features = [{"name": "prefers-color-scheme", "value": scheme}]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.browser import Browser
+from tests.report.browser import SCHEMES, Browser, Scheme
 from tests.report.sample_pages import write_pages
 
 WIDTHS = (400, 800, 1400)
@@ -81,10 +81,13 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_what_is_wider_than_the_window_scrolls(pages: dict[str, Path], browser: Browser, width: int) -> None:
+def test_what_is_wider_than_the_window_scrolls(
+    pages: dict[str, Path], browser: Browser, width: int, scheme: Scheme
+) -> None:
     for name, page in pages.items():
-        browser.show(page, width)
+        browser.show(page, width, scheme)
         assert browser.value("document.documentElement.scrollWidth") == width, name
         assert browser.value(_CUT_OFF) == [], name
         assert browser.value(_BROKEN_WORDS) == [], name
@@ -108,9 +111,9 @@ def test_plots_can_be_read_on_a_narrow_screen(pages: dict[str, Path], browser: B
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_text_has_contrast(pages: dict[str, Path], browser: Browser, scheme: str) -> None:
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_all_text_has_contrast(pages: dict[str, Path], browser: Browser, scheme: Scheme) -> None:
     for name, page in pages.items():
-        browser.show(page, 800, "dark" if scheme == "dark" else "light")
+        browser.show(page, 800, scheme)
         assert browser.value("matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
         assert browser.value(_LOW_CONTRAST) == [], name
