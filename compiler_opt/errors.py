@@ -4,7 +4,9 @@ A message says what was expected, what was found, where, and what to do. Command
 status 2; a traceback means a bug of ours.
 """
 
+import contextlib
 import errno
+from collections.abc import Callable, Iterator
 
 
 class CompilerOptError(Exception):
@@ -52,3 +54,12 @@ class MissingPackageError(CompilerOptError):
 
 class OutputError(CompilerOptError):
     """A result cannot be written (folder not writable, disk full); an existing file is untouched."""
+
+
+@contextlib.contextmanager
+def told_if_interrupted(how_far: Callable[[], str]) -> Iterator[None]:
+    """If the block is interrupted, the command's last line is `how_far()`, unless the work has a text of its own."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(str(error) or how_far()) from None

@@ -8,6 +8,7 @@ import abc
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
+from compiler_opt.errors import told_if_interrupted
 from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.llvm.advisors import INLINING
 from compiler_opt.llvm.inliner_plugin import inliner_plugin
@@ -93,13 +94,11 @@ def optimize(
         run = Optimization(program, toolchain, settings, folder, state, echo, notes, objective.num_headings)
         for note in run.notes:
             echo(note)
-        try:
+        with told_if_interrupted(state.how_far):
             found = objective.find(run)
             optimized = objective.build(run, found)
             tests = steps.run_tests(run, optimized) if optimized is not None else Tests()
             run.heading(run.num_headings, f"Report: {objective.quantity}, before and after")
             result = objective.result(run, found, optimized, tests)
-        except KeyboardInterrupt as error:
-            raise KeyboardInterrupt(str(error) or state.how_far()) from None
         state.save(finished=True)
         return result

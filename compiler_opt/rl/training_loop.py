@@ -19,7 +19,7 @@ from compiler_opt.collect.groups import CompileCosts, GroupCollection, RolloutBa
 from compiler_opt.collect.latest_contexts import LatestContexts
 from compiler_opt.collect.rollout import check_failures
 from compiler_opt.collect.stream import Collector, InTurn, RolloutStream
-from compiler_opt.errors import ConfigError, OutputError
+from compiler_opt.errors import ConfigError, OutputError, told_if_interrupted
 from compiler_opt.evaluation.history import HISTORY_FILE, read_entries
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.report.formatting import duration_text
@@ -58,10 +58,8 @@ def train(context: TrainingContext, algorithm: Algorithm) -> NetworkWeights:
         )
     checkpoints = Checkpoints(context.root_dir / "checkpoints", **algorithm.checkpointed())
     progress, copies = _start_or_resume(context, algorithm, checkpoints)
-    try:
+    with told_if_interrupted(lambda: _interruption(context, checkpoints)):
         return _train(context, algorithm, checkpoints, progress, copies)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(_interruption(context, checkpoints)) from None
 
 
 def _train(

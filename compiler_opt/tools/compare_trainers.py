@@ -28,7 +28,7 @@ from compiler_opt import pretrained
 from compiler_opt.corpus.command_lines.problem_config import ProblemConfig
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.decisions.inlining import PROBLEM as INLINING_FOR_SIZE
-from compiler_opt.errors import ConfigError
+from compiler_opt.errors import ConfigError, told_if_interrupted
 from compiler_opt.evaluation import comparison as results
 from compiler_opt.evaluation.comparison import COMPLETE, Comparison, RunResult
 from compiler_opt.files import exclusive_directory
@@ -114,7 +114,7 @@ def entry() -> int:
         for number, run in enumerate(runs, 1):
             if found[run.algorithm, run.seed].state != COMPLETE:
                 entry_point.say(f"run {number} of {len(runs)}: {run.algorithm}, seed {run.seed}; its log is {run.log}")
-            with entry_point.told_if_interrupted(lambda: _how_far(list(found.values()))):
+            with told_if_interrupted(lambda: _how_far(list(found.values()))):
                 found[run.algorithm, run.seed] = done = execute(run, timeout_s)
             entry_point.say(_line(done))
             compared = Comparison(list(found.values()), measure, _COMPILES.value, facts)

@@ -113,15 +113,6 @@ def warn(text: str) -> None:
     print(f"warning: {one_line(printable(text))}", file=sys.stderr)
 
 
-@contextlib.contextmanager
-def told_if_interrupted(how_far: Callable[[], str]) -> Iterator[None]:
-    """If the block is interrupted, the command's last line is `how_far()`, unless the work has a text of its own."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        raise KeyboardInterrupt(str(error) or how_far()) from None
-
-
 def first_of(heading: str, reasons: Sequence[str], max_shown: int = 10, *, remedy: str = "") -> list[str]:
     """A line for each of the first reasons, and one with the number of the others, which ends with the remedy."""
     lines = [one_line(f"{heading}: {reason}") for reason in reasons[:max_shown]]

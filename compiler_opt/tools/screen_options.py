@@ -13,7 +13,7 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.collect.workers import WorkerPool
-from compiler_opt.errors import ConfigError
+from compiler_opt.errors import ConfigError, told_if_interrupted
 from compiler_opt.files import exclusive_directory, write_text
 from compiler_opt.llvm.pass_options import list_pass_options, parse_option
 from compiler_opt.pass_options.candidates import candidates, other_target_prefixes
@@ -56,7 +56,7 @@ def entry() -> None:
     tried = _OPTIONS.value or candidates(listed.values(), set(others[0]).intersection(*others[1:]))
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(folder, "--output_dir"))
-        stack.enter_context(entry_point.told_if_interrupted(lambda: _how_far(folder)))
+        stack.enter_context(told_if_interrupted(lambda: _how_far(folder)))
         pool = stack.enter_context(WorkerPool(toolchain, WHOLE_OBJECTS, entry_point.num_workers(_NUM_WORKERS.value)))
         bar = stack.enter_context(progress_bar(unit="compile", smoothing=0.05))
         settings = ScreeningSettings(_DETECTING.value, _MODULES.value, _SEED.value)

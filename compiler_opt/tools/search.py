@@ -29,7 +29,7 @@ from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.decisions.inlining import PROBLEM
-from compiler_opt.errors import ConfigError
+from compiler_opt.errors import ConfigError, told_if_interrupted
 from compiler_opt.evaluation.history import HISTORY_FILE
 from compiler_opt.evaluation.report_parts import SUMMARY_FILE
 from compiler_opt.files import exclusive_directory, write_text
@@ -100,7 +100,7 @@ def entry() -> None:
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(exclusive_directory(_OUTPUT_DIR.value, "--output_dir"))
-        stack.enter_context(entry_point.told_if_interrupted(how_far))
+        stack.enter_context(told_if_interrupted(how_far))
         bar = stack.enter_context(search_bar(round(budget * len(corpus.modules)), _MINUTES.value))
         pool = stack.enter_context(WorkerPool(toolchain, PROBLEM, num_workers))
         num_left = len(corpus.modules)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from compiler_opt.tools.entry_point import echo, first_of, told_if_interrupted
+from compiler_opt.errors import told_if_interrupted
+from compiler_opt.tools.entry_point import echo, first_of
 from tests.machine import open_terminal
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ import numpy as np
 from compiler_opt.array_files import load_arrays, save_arrays
 from compiler_opt.cost_models.errors import relative_errors
 from compiler_opt.cost_models.throughput.model import DESCRIPTION, ThroughputModel
-from compiler_opt.errors import ConfigError
+from compiler_opt.errors import ConfigError, told_if_interrupted
 
 CHECKPOINT_NAME = "checkpoint.npz"
 _MAX_CHECKPOINT_BYTES = 1 << 32
@@ -129,7 +129,7 @@ class Trainer:
         Raises:
           KeyboardInterrupt: it is interrupted; `str()` says how far it was, and where the model is.
         """
-        try:
+        with told_if_interrupted(lambda: self._interruption(folder)):
             while len(self.history) < self._config.epochs:
                 epoch = self._epoch(on_step)
                 self.history.append(epoch)
@@ -138,8 +138,6 @@ class Trainer:
                     self._save_model(folder)
                 self._save(folder)
                 on_epoch(epoch)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(self._interruption(folder)) from None
         self._model.set_weights(self._best)
         self._save_model(folder)
 

@@ -33,7 +33,7 @@ from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.throughput.tflite import TFLITE_FILE, check_exportable, tflite_model
 from compiler_opt.cost_models.throughput.training import Epoch, Examples, Trainer, TrainingConfig
 from compiler_opt.cost_models.trees import TreeSettings, require_scikit_learn
-from compiler_opt.errors import ConfigError
+from compiler_opt.errors import ConfigError, told_if_interrupted
 from compiler_opt.files import exclusive_directory, write_atomically, write_json
 from compiler_opt.llvm.inliner_plugin import inliner_plugin
 from compiler_opt.progress_bar import progress_bar
@@ -159,7 +159,7 @@ def _train_on_functions(output: Path) -> None:
     def how_far() -> str:
         return f"no model yet; last: {steps[-1]}; the same command reads only what is not in {output / 'dataset'}"
 
-    with exclusive_directory(output, "--output_dir"), entry_point.told_if_interrupted(how_far):
+    with exclusive_directory(output, "--output_dir"), told_if_interrupted(how_far):
         workers = entry_point.num_workers(_NUM_WORKERS.value)
         data: list[Dataset] = []
         for name, each in (("training", corpus), ("validation", validation)):
