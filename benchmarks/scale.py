@@ -54,7 +54,7 @@ from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report.table import Table
 from compiler_opt.rl import algorithms
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 from compiler_opt.tensorflow_loading import load_tensorflow
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
 
@@ -104,9 +104,9 @@ def entry() -> None:
         for name, of_module in recorded.items()
     }
     setup = setup.restricted(recorded)
-    with WorkerPool(setup.context.toolchain, setup.context.problem) as pool:
+    with WorkerPool(setup.run.toolchain, setup.run.problem) as pool:
         # Trainings find it in the folder, and do not measure it again.
-        _ = dataclasses.replace(setup.context, root_dir=folder, pool=pool).baseline
+        _ = dataclasses.replace(setup.run, root_dir=folder, pool=pool).baseline
     conditions = Conditions(death_rate=_DEATHS.value, straggler_rate=_STRAGGLERS.value, disk_s=_DISK_MS.value / 1000)
     if _REAL.value:
         _compare(setup, folder)
@@ -127,7 +127,7 @@ def entry() -> None:
 class _Setup:
     """What is trained."""
 
-    context: TrainingContext
+    run: TrainingRun
     configs: AlgorithmConfigs
 
     @classmethod
@@ -151,18 +151,18 @@ class _Setup:
         chosen = sorted(rng.permutation(len(corpus.modules))[: _SAMPLE.value])
         corpus = dataclasses.replace(corpus, modules=tuple(corpus.modules[index] for index in chosen))
         nothing: Any = None
-        context = TrainingContext(Path(), corpus, toolchain, problem, nothing, quantiles, config, settings["network"])
-        return cls(context, AlgorithmConfigs(settings.values()))
+        run = TrainingRun(Path(), corpus, toolchain, problem, nothing, quantiles, config, settings["network"])
+        return cls(run, AlgorithmConfigs(settings.values()))
 
     def restricted(self, recorded: Mapping[str, Sequence[Recorded]]) -> "_Setup":
         """With only the modules that were recorded."""
-        corpus = self.context.corpus
+        corpus = self.run.corpus
         modules = tuple(module for module in corpus.modules if module.name in recorded)
-        context = dataclasses.replace(self.context, corpus=dataclasses.replace(corpus, modules=modules))
-        return dataclasses.replace(self, context=context)
+        run = dataclasses.replace(self.run, corpus=dataclasses.replace(corpus, modules=modules))
+        return dataclasses.replace(self, run=run)
 
     def about(self) -> str:
-        config = self.context.config
+        config = self.run.config
         return f"{config.algorithm}, {config.num_modules} modules x {config.rollouts_per_module}"
 
 
@@ -299,16 +299,16 @@ def _train(
     from compiler_opt.rl import training_loop
 
     learned: list[_Learned] = []
-    context = setup.context
+    run = setup.run
     with scratch_directory() as scratch:
         shutil.copyfile(folder / "baseline.json", scratch / "baseline.json")
-        with _TimedPool(context.toolchain, context.problem, num_workers, start_worker=start_worker) as pool:
+        with _TimedPool(run.toolchain, run.problem, num_workers, start_worker=start_worker) as pool:
             assert isinstance(pool, _TimedPool)
-            context = dataclasses.replace(context, root_dir=scratch, pool=pool)
-            algorithm = algorithms.load(context.config.algorithm).build(context, setup.configs)
+            run = dataclasses.replace(run, root_dir=scratch, pool=pool)
+            algorithm = algorithms.load(run.config.algorithm).build(run, setup.configs)
             called_s = time.monotonic()
             with contextlib.suppress(_EnoughError):
-                training_loop.train(context, _watched(algorithm, _SECONDS.value, learned))
+                training_loop.train(run, _watched(algorithm, _SECONDS.value, learned))
             found = events()
     first, last, count = learned[0], learned[-1], len(learned) - 1
     start_s, end_s = first.ended_s, last.ended_s
@@ -358,16 +358,14 @@ def _shares(
 
 def _record(setup: _Setup, folder: Path) -> None:
     """Measures rollouts with real workers."""
-    context = setup.context
+    run = setup.run
     folder.mkdir(parents=True, exist_ok=True)
-    policy = context.problem.decision.policy(
-        NetworkWeights.load(pretrained.folder(_POLICY_PATH.value)), temperature=1.0
-    )
-    settings = context.rollout_settings(record_call_sites=True)
-    modules = context.corpus.modules
+    policy = run.problem.decision.policy(NetworkWeights.load(pretrained.folder(_POLICY_PATH.value)), temperature=1.0)
+    settings = run.rollout_settings(record_call_sites=True)
+    modules = run.corpus.modules
     jobs = [Job(module, policy, seed, settings) for module in modules for seed in range(_REPETITIONS.value)]
     recorded: defaultdict[str, list[Recorded]] = defaultdict(list)
-    with WorkerPool(context.toolchain, context.problem) as pool:
+    with WorkerPool(run.toolchain, run.problem) as pool:
         for _, rollout in progress_bar(pool.rollouts(jobs), "recording", len(jobs), unit="compile"):
             if rollout.failure is None:
                 seconds = rollout.cpu_s + rollout.host_cpu_s

@@ -19,7 +19,7 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.cost_models.throughput.blocks import Block
-from compiler_opt.cost_models.throughput.collection import BlockCollector
+from compiler_opt.cost_models.throughput.extraction import BlockExtractor
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.throughput.mca import Labeller
 from compiler_opt.cost_models.throughput.model import ThroughputModel, read_description
@@ -95,11 +95,11 @@ def _network(decoder: Decoder) -> Predict | None:
 
 
 def _costs(
-    program: ProgramBuilds, collector: BlockCollector, source: str, decoder: Decoder, predict: Predict | None
+    program: ProgramBuilds, extractor: BlockExtractor, source: str, decoder: Decoder, predict: Predict | None
 ) -> dict[str, Costs]:
     """What each model says of each build; `source` is that of llvm-mca's labels."""
     codes = {block.code for build in program.builds.values() for block in build.blocks}
-    labelled, _ = collector.label([Block(code, "", "", 0, 0.0) for code in sorted(codes - {b""})])
+    labelled, _ = extractor.label([Block(code, "", "", 0, 0.0) for code in sorted(codes - {b""})])
     cost_models = CostModels(decoder, {block.code: block.labels[source] for block in labelled}, predict)
     base = program.builds[_BASE.value]
     return {variant: cost_models.costs(base, build) for variant, build in program.builds.items()}
@@ -161,7 +161,7 @@ def entry() -> None:
         measurer = BuildMeasurer(output, profiler, builds_dir, _BASE.value, _ROUNDS.value)
         costs_of = functools.partial(
             _costs,
-            collector=BlockCollector(output, labeller),
+            extractor=BlockExtractor(output, labeller),
             source=labeller.source,
             decoder=decoder,
             predict=predict,

@@ -21,8 +21,8 @@ from scipy.stats import spearmanr
 
 from compiler_opt.cost_models.throughput import model as models
 from compiler_opt.cost_models.throughput.blocks import Block
-from compiler_opt.cost_models.throughput.collection import projects_of
 from compiler_opt.cost_models.throughput.datasets import LabelledBlocks, load_labelled
+from compiler_opt.cost_models.throughput.extraction import projects_of
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.throughput.profiling import MEASURED
 from compiler_opt.cost_models.throughput.training import Examples, Trainer, TrainingConfig

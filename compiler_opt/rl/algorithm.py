@@ -19,11 +19,11 @@ import numpy as np
 
 from compiler_opt.collect.groups import CollectionPolicy, Group
 from compiler_opt.policies.weights import NetworkWeights
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 
 
 class Algorithm(abc.ABC):
-    """Owns what is trained. Each session of a run makes it anew, from `TrainingContext.warm_start_weights()` if any."""
+    """Owns what is trained. Each session of a run makes it anew, from `TrainingRun.warm_start_weights()` if any."""
 
     description: str
     """The method, for the model card."""
@@ -95,12 +95,12 @@ class AlgorithmEntry:
     Attributes:
       configs: frozen dataclasses of its hyperparameters, by their names in gin; algorithms may share them.
       build: creates the algorithm, before it has learned anything. Only this may import TensorFlow. Raises ConfigError
-        if the algorithm cannot train in the given context.
+        if the algorithm cannot train in the given run.
       clones_default: whether a pipeline starts it from a clone of the default policy.
       takes_recurrence: whether it can train recurrent networks (`NetworkConfig.lstm_units`).
     """
 
     configs: Mapping[str, type]
-    build: Callable[[TrainingContext, AlgorithmConfigs], Algorithm]
+    build: Callable[[TrainingRun, AlgorithmConfigs], Algorithm]
     clones_default: bool = True
     takes_recurrence: bool = False

@@ -1,6 +1,6 @@
 """The best policy of a run: evaluated on a validation corpus every few iterations, and kept on disk.
 
-    best = BestPolicy(context)
+    best = BestPolicy(run)
     figures = best.validate(iteration, policy)              # every few iterations
     weights = best.choose(policy)                           # at the end
 
@@ -27,7 +27,7 @@ from compiler_opt.evaluation.evaluate import EvaluationSettings, evaluate
 from compiler_opt.evaluation.results import Evaluation
 from compiler_opt.files import set_aside
 from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkWeights
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 from compiler_opt.rl.unfinished_policy import save_network
 
 _LOG = logging.getLogger(__name__)
@@ -75,14 +75,14 @@ class ValidationResult:
 
 
 class BestPolicy:
-    """The best policy so far. Without a validation corpus in the context, it is always the last one."""
+    """The best policy so far. Without a validation corpus in the run, it is always the last one."""
 
-    def __init__(self, context: TrainingContext):
+    def __init__(self, run: TrainingRun):
         """Reads what an earlier session has kept; a folder that is damaged is set aside."""
-        self._context = context
-        self._folder = context.root_dir / BEST_POLICY_DIR
-        self._measure = "linked text" if context.problem.objective.is_size else "score"
-        self._best = self._load() if context.validation is not None else None
+        self._run = run
+        self._folder = run.root_dir / BEST_POLICY_DIR
+        self._measure = "linked text" if run.problem.objective.is_size else "score"
+        self._best = self._load() if run.validation is not None else None
         self._logged = ""
 
     def validate(self, iteration: int, policy: Callable[[], NetworkWeights]) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class BestPolicy:
           CorpusError: most modules of the validation corpus fail.
           OutputError: the policy cannot be written.
         """
-        if self._context.validation is None:
+        if self._run.validation is None:
             return {}
         start_s = time.monotonic()
         weights = policy()
@@ -124,7 +124,7 @@ class BestPolicy:
 
     def choose(self, iteration: int, policy: Callable[[], NetworkWeights]) -> NetworkWeights:
         """The policy to save: the best one so far, or the default's decisions if that is worse than the default."""
-        if self._context.validation is None:
+        if self._run.validation is None:
             return policy()
         if self._best is None:
             self.validate(iteration, policy)
@@ -138,7 +138,7 @@ class BestPolicy:
         if self._recorded_mean(best) <= 0:
             self._log_once(logging.INFO, f"saving {reason}")
             return best
-        if not self._context.problem.decision.policy(best).takes_margin:
+        if not self._run.problem.decision.policy(best).takes_margin:
             self._log_once(logging.WARNING, f"WORSE THAN THE DEFAULT: {reason}; it is saved, but do not deploy it")
             return dataclasses.replace(best, metadata={**best.metadata, "worse_than_the_default": reason})
         self._log_once(
@@ -152,25 +152,25 @@ class BestPolicy:
             self._logged = text
 
     def _evaluate(self, weights: NetworkWeights) -> ValidationResult:
-        context, config = self._context, self._context.config
-        assert context.validation is not None
-        policy = context.problem.decision.policy(weights, name="validated")
-        rollout: RolloutSettings = context.rollout_settings()
+        run, config = self._run, self._run.config
+        assert run.validation is not None
+        policy = run.problem.decision.policy(weights, name="validated")
+        rollout: RolloutSettings = run.rollout_settings()
         return ValidationResult.of(
             evaluate(
-                context.validation,
+                run.validation,
                 policy,
-                problem=context.problem,
-                toolchain=context.toolchain,
+                problem=run.problem,
+                toolchain=run.toolchain,
                 settings=EvaluationSettings(seed=config.seed, rollout=rollout),
-                pool=context.pool,
+                pool=run.pool,
             )
         )
 
     def _keep(self, weights: NetworkWeights, iteration: int, result: ValidationResult) -> None:
-        assert self._context.validation is not None
+        assert self._run.validation is not None
         about: dict[str, Json] = {
-            "corpus": self._context.validation.root.resolve().name,
+            "corpus": self._run.validation.root.resolve().name,
             "key": self._key(),
             "measure": self._measure,
             "iteration": iteration,
@@ -195,11 +195,11 @@ class BestPolicy:
 
     def _key(self) -> str:
         """Identifies what the results depend on: corpus, compiler and problem."""
-        corpus = self._context.validation
+        corpus = self._run.validation
         assert corpus is not None
         names = [module.name for module in corpus.modules]
-        problem = self._context.problem
-        content = [str(corpus.root.resolve()), names, self._context.toolchain.identity(), problem.name]
+        problem = self._run.problem
+        content = [str(corpus.root.resolve()), names, self._run.toolchain.identity(), problem.name]
         if problem.objective.identity:
             content.append(problem.objective.identity)
         return hashlib.sha256(json.dumps(content).encode("utf-8", "surrogateescape")).hexdigest()[:16]

@@ -21,7 +21,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.policy import Policy
 from compiler_opt.problem import Problem
 from compiler_opt.progress_bar import progress_bar
-from compiler_opt.rl.training_context import origin
+from compiler_opt.rl.training_run import origin
 from compiler_opt.tensorflow_loading import load_tensorflow
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from compiler_opt.rl import algorithms
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.config import POLICY_DIR, BehavioralCloningConfig, TrainingConfig, VocabularyConfig
 from compiler_opt.rl.default_trace import describe_trace, record_default_trace
-from compiler_opt.rl.training_context import TrainingContext, describe_corpus, describe_settings
+from compiler_opt.rl.training_run import TrainingRun, describe_corpus, describe_settings
 from compiler_opt.rl.unfinished_policy import is_finished
 from compiler_opt.rl.vocabularies import make_vocabulary, observed_features, training_vocabulary
 from compiler_opt.spaces.learned_policy import LearnedPolicy
@@ -311,7 +311,7 @@ def train(
 
         logging.getLogger("compiler_opt").setLevel(logging.INFO)
         with open_pool(toolchain, problem, num_workers, niceness=niceness, compilation_files=compilation_files) as pool:
-            context = TrainingContext(
+            training_run = TrainingRun(
                 root_dir,
                 corpus,
                 toolchain,
@@ -323,7 +323,7 @@ def train(
                 described,
                 validation,
             )
-            return training_loop.train(context, algorithm.build(context, settings.algorithms))
+            return training_loop.train(training_run, algorithm.build(training_run, settings.algorithms))
 
 
 def _check_recurrence(network: NetworkConfig, problem: Problem) -> None:

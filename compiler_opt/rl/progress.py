@@ -8,7 +8,7 @@ from compiler_opt.collect.groups import RolloutBatch
 from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.sampling import ModuleSampler
 from compiler_opt.rl.config import TrainingConfig
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 
 
 @dataclasses.dataclass
@@ -107,19 +107,17 @@ class Plan:
         return self.seed[1] + 1
 
     @classmethod
-    def make(
-        cls, context: TrainingContext, progress: Progress, plans: Sequence["Plan"], sampler: ModuleSampler
-    ) -> "Plan":
+    def make(cls, run: TrainingRun, progress: Progress, plans: Sequence["Plan"], sampler: ModuleSampler) -> "Plan":
         """Draws the modules of the next iteration: those that were cut, others, but none without decisions."""
-        config = context.config
+        config = run.config
         position = plans[-1].next_position if plans else progress.position
         planned = {name for plan in plans for name in plan.again}
-        count = config.modules_per_iteration(context.pool.num_workers)
+        count = config.modules_per_iteration(run.pool.num_workers)
         # A resumed run may have another corpus.
-        scores = context.baseline().scores
+        scores = run.baseline().scores
         again = [name for name in dict.fromkeys(progress.cut) if name not in planned and name in scores][:count]
         drawn = sampler.draw(position, count - len(again)) if count > len(again) else []
         others = [module for module in drawn if module.name not in {*progress.undecided, *again}]
-        modules = [*(context.corpus.by_name[name] for name in again), *others]
+        modules = [*(run.corpus.by_name[name] for name in again), *others]
         seed = (config.seed, progress.iteration + len(plans))
         return cls(seed, modules, again, position + len(drawn), progress.iteration)

@@ -10,19 +10,17 @@ from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.config import LearnerConfig
 from compiler_opt.rl.learner import NetworkLearner
 from compiler_opt.rl.sampled_decisions import DecisionSampler
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 
 
 class SampledAlgorithm(Algorithm):
     """Trains a network by decisions that it has sampled; a subclass adds `learn`."""
 
-    def __init__(
-        self, context: TrainingContext, advantages: Advantages, config: LearnerConfig, learner: NetworkLearner
-    ):
-        self._sampler = DecisionSampler(context, advantages, config.project_balance)
+    def __init__(self, run: TrainingRun, advantages: Advantages, config: LearnerConfig, learner: NetworkLearner):
+        self._sampler = DecisionSampler(run, advantages, config.project_balance)
         self._advantages = advantages
         self._learner = learner
-        self._learning_rate_decay = context.config.learning_rate_decay
+        self._learning_rate_decay = run.config.learning_rate_decay
 
     def _set_learning_rate(self, progress: float) -> None:
         """Sets it after a share of the training: it falls linearly."""

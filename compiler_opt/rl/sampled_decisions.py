@@ -15,7 +15,7 @@ from compiler_opt.collect.trajectory import Trajectory
 from compiler_opt.corpus.sampling import project_weights
 from compiler_opt.llvm.training_log import Header
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
 
@@ -93,19 +93,19 @@ class Batch:
 class DecisionSampler:
     """Collects rollouts that sample their decisions, and makes a batch of them."""
 
-    def __init__(self, context: TrainingContext, advantages: Advantages, project_balance: float):
+    def __init__(self, run: TrainingRun, advantages: Advantages, project_balance: float):
         """`project_balance`: 0 to count all decisions alike, 1 all projects alike, see `project_weights`."""
-        self._context = context
+        self._run = run
         self._advantages = advantages
         self._balance = project_balance
 
     def collection_policy(self, weights: NetworkWeights, temperature: float) -> CollectionPolicy:
         """Rollouts under a network that samples, as many of each module as the settings say."""
-        context = self._context
-        policy = context.problem.decision.policy(weights, temperature=temperature)
-        settings = context.rollout_settings(record_call_sites=True)
+        run = self._run
+        policy = run.problem.decision.policy(weights, temperature=temperature)
+        settings = run.rollout_settings(record_call_sites=True)
         return RepeatedPolicy(
-            policy, context.config.rollouts_per_module, settings, min_decided=self._advantages.min_rollouts
+            policy, run.config.rollouts_per_module, settings, min_decided=self._advantages.min_rollouts
         )
 
     def batch(self, groups: Sequence[Group], rng: np.random.Generator, max_decisions: int | None = None) -> Batch:
@@ -115,13 +115,13 @@ class DecisionSampler:
 
         Only these are encoded, but all of them define the scale of advantages.
         """
-        with self._context.stopwatch.measure("credit"):
+        with self._run.stopwatch.measure("credit"):
             return self._batch(groups, rng, max_decisions)
 
     def _batch(self, groups: Sequence[Group], rng: np.random.Generator, max_decisions: int | None) -> Batch:
-        problem, head = self._context.problem, self._context.head
+        problem, head = self._run.problem, self._run.head
         trajectories = [trajectory for group in groups for trajectory in group.trajectories()]
-        is_recurrent = self._context.network.lstm_units > 0
+        is_recurrent = self._run.network.lstm_units > 0
         draw = _drawn_beginnings if is_recurrent else _drawn_rows
         rows_of = iter(draw([len(trajectory) for trajectory in trajectories], rng, max_decisions))
         observed, is_first = _Observed(head), []

@@ -39,7 +39,7 @@ from compiler_opt.report.formatting import change_text, duration_text
 from compiler_opt.rl import algorithms, pipeline, vocabularies
 from compiler_opt.rl.comparison import PlannedRun, by_content, check, execute, result
 from compiler_opt.rl.config import TrainingConfig
-from compiler_opt.rl.training_context import describe_corpus, describe_settings
+from compiler_opt.rl.training_run import describe_corpus, describe_settings
 from compiler_opt.tools import entry_point, gin_settings, shared_flags
 from compiler_opt.tools.entry_point import echo
 

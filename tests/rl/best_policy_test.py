@@ -23,7 +23,7 @@ from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.best_policy import BEST_POLICY_DIR, KEPT_DEFAULT, VALIDATION
 from compiler_opt.rl.config import TrainingConfig
 from compiler_opt.rl.pipeline import PipelineSettings, train
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 from compiler_opt.rl.unfinished_policy import UNFINISHED
 from compiler_opt.tensorflow_loading import load_tensorflow
 from tests.small_corpus import make_corpus, make_small_corpus
@@ -55,14 +55,14 @@ class _Scripted(Algorithm):
 
     description = "scripted"
 
-    def __init__(self, context: TrainingContext, policies: Sequence[NetworkWeights]):
-        self._context = context
+    def __init__(self, run: TrainingRun, policies: Sequence[NetworkWeights]):
+        self._run = run
         self._policies = policies
         self._iteration = 0
 
     def collection_policy(self) -> CollectionPolicy:
         policy = INLINING.decision.policy(_decider(0), temperature=1.0)
-        return RepeatedPolicy(policy, 2, self._context.rollout_settings())
+        return RepeatedPolicy(policy, 2, self._run.rollout_settings())
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
         del groups, rng, progress
@@ -95,7 +95,7 @@ class _Training:
         self.root_dir.mkdir(exist_ok=True)
         with WorkerPool(self.toolchain, INLINING, 2) as pool:
             quantiles = dict.fromkeys(FEATURES, _QUANTILES)
-            context = TrainingContext(
+            run = TrainingRun(
                 self.root_dir,
                 self.corpus,
                 self.toolchain,
@@ -106,7 +106,7 @@ class _Training:
                 NetworkConfig(()),
                 validation=self.validation,
             )
-            return training_loop.train(context, _Scripted(context, policies))
+            return training_loop.train(run, _Scripted(run, policies))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from compiler_opt.llvm.ir2vec import components, read_vocabulary
 from compiler_opt.policies.model_card import MARKDOWN_FILE, ModelCard
 from compiler_opt.policies.vocabulary import load_vocabulary, save_vocabulary
 from compiler_opt.policies.weights import NetworkConfig, NetworkWeights
-from compiler_opt.rl import training_context
+from compiler_opt.rl import training_run
 from compiler_opt.rl.behavioral_cloning import Cloner, Examples
 from compiler_opt.rl.config import BehavioralCloningConfig, VocabularyConfig
 from compiler_opt.rl.quantiles import trace_quantiles
@@ -110,7 +110,7 @@ def test_what_only_embeddings_tell_is_cloned(place: Path) -> None:
 def test_a_run_tells_vocabularies_apart(place: Path) -> None:
     quantiles = {"callee_embedding_0": np.arange(3.0)}
     one, other = (read_vocabulary(place / name) for name in ("ir2vec.json", "other.json"))
-    assert len({training_context.fingerprint(tuple(quantiles), quantiles, given) for given in (one, other, None)}) == 3
+    assert len({training_run.fingerprint(tuple(quantiles), quantiles, given) for given in (one, other, None)}) == 3
 
 
 def test_the_policy_is_evaluated(place: Path, clang: str) -> None:

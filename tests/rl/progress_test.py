@@ -9,11 +9,11 @@ from compiler_opt.corpus.module import Module
 from compiler_opt.corpus.sampling import UniformSampler
 from compiler_opt.rl.config import TrainingConfig
 from compiler_opt.rl.progress import Plan, Progress
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 
 _MODULES = {name: Module(name, "p", Path("/nowhere")) for name in "abcdefgh"}
 _CONTEXT = cast(
-    TrainingContext,
+    TrainingRun,
     SimpleNamespace(
         config=TrainingConfig(num_modules=3, max_staleness=2),
         pool=SimpleNamespace(num_workers=1),

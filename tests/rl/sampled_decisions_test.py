@@ -22,7 +22,7 @@ from compiler_opt.policies.policy import ConstantPolicy  # noqa: E402
 from compiler_opt.policies.weights import NetworkConfig  # noqa: E402
 from compiler_opt.rl.sampled_decisions import Batch, DecisionSampler  # noqa: E402
 from compiler_opt.rl.time_profile import Stopwatch  # noqa: E402
-from compiler_opt.rl.training_context import TrainingContext  # noqa: E402
+from compiler_opt.rl.training_run import TrainingRun  # noqa: E402
 from compiler_opt.spaces.heads.categorical import BinaryHead  # noqa: E402
 from compiler_opt.spaces.heads.networks import FIRST, RANKS  # noqa: E402
 from compiler_opt.tensor_spec import TensorSpec  # noqa: E402
@@ -52,10 +52,8 @@ def _groups() -> list[Group]:
 
 def _batch(max_decisions: int | None, seed: int = 1, network: NetworkConfig = _FEED_FORWARD) -> Batch:
     head = BinaryHead({"x": np.arange(float(sum(_LENGTHS)))})
-    context = types.SimpleNamespace(
-        problem=problems.load("inlining"), head=head, stopwatch=Stopwatch(), network=network
-    )
-    sampler = DecisionSampler(cast(TrainingContext, context), _Numbers(), project_balance=0.0)
+    run = types.SimpleNamespace(problem=problems.load("inlining"), head=head, stopwatch=Stopwatch(), network=network)
+    sampler = DecisionSampler(cast(TrainingRun, run), _Numbers(), project_balance=0.0)
     return sampler.batch(_groups(), np.random.default_rng(seed), max_decisions)
 
 

@@ -23,7 +23,7 @@ from compiler_opt.policies.vocabulary import save_vocabulary
 from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.config import TrainingConfig
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tensorflow_loading import load_tensorflow
 from tests import programs
@@ -98,13 +98,13 @@ class _Run:
 
 
 def test_an_algorithm_that_needs_its_latest_rollouts_cannot_collect_ahead() -> None:
-    context = SimpleNamespace(config=TrainingConfig(max_staleness=1, algorithm="es"))
+    run = SimpleNamespace(config=TrainingConfig(max_staleness=1, algorithm="es"))
     algorithm = SimpleNamespace(off_policy=False)
     load_tensorflow()
     from compiler_opt.rl.training_loop import train
 
     with pytest.raises(ConfigError, match=r"expected 0 with the algorithm es.*found 1"):
-        train(cast(TrainingContext, context), cast(Algorithm, algorithm))
+        train(cast(TrainingRun, run), cast(Algorithm, algorithm))
 
 
 @pytest.mark.parametrize(("num_workers", "expected"), [(1, 100), (100, 100), (256, 256), (1000, 1000)])

@@ -53,7 +53,7 @@ def load_labelled(path: Path, decoder: Decoder, source: str | None = None) -> La
         if len(sources) > 1:
             raise ConfigError(f"{path}: has labels of {', '.join(sources)}; choose one by --label_source")
         if not sources:
-            raise CorpusError(f"{path}: no block has a label; collect them again")
+            raise CorpusError(f"{path}: no block has a label; extract them again")
         source = sources[0]
     elif source not in sources:
         raise ConfigError(f"{path}: has no labels of {source!r:.80}, but of {', '.join(sources) or 'nothing'}")
@@ -63,6 +63,6 @@ def load_labelled(path: Path, decoder: Decoder, source: str | None = None) -> La
         if source in block.labels and (decoded := decoder.decode(block.code))
     ]
     if not found:
-        raise CorpusError(f"{path}: none of {len(blocks)} blocks can be decoded and has a label; collect them again")
+        raise CorpusError(f"{path}: none of {len(blocks)} blocks can be decoded and has a label; extract them again")
     kept, instructions, cycles = zip(*found, strict=True)
     return LabelledBlocks(kept, instructions, np.array(cycles), source, len(blocks) - len(found))

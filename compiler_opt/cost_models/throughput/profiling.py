@@ -21,7 +21,7 @@ import numpy as np
 from compiler_opt.array_files import load_arrays, pack_arrays
 from compiler_opt.cost_models.throughput.address_map import PlacedBlock, read_program
 from compiler_opt.cost_models.throughput.blocks import ANNOTATIONS, MAX_FILE_BYTES, Block, from_arrays, to_arrays
-from compiler_opt.cost_models.throughput.collection import MAX_BLOCK_BYTES
+from compiler_opt.cost_models.throughput.extraction import MAX_BLOCK_BYTES
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.errors import ProtocolError
 from compiler_opt.files import size_and_sha256

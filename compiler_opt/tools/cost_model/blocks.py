@@ -1,4 +1,4 @@
-"""Collects basic blocks of machine code, with their cycles by llvm-mca, from a corpus or several.
+"""Extracts basic blocks of machine code, with their cycles by llvm-mca, from a corpus or several.
 
     compiler_opt cost_model blocks --data_path=$CORPORA --output_dir=$BLOCKS
 
@@ -15,7 +15,7 @@ from absl import flags
 from compiler_opt.corpus.description import DESCRIPTION_NAME, Corpus
 from compiler_opt.corpus.remote import is_url
 from compiler_opt.cost_models.throughput.blocks import save_blocks
-from compiler_opt.cost_models.throughput.collection import PRECEDENCE, BlockCollector, Counts, sample, split_blocks
+from compiler_opt.cost_models.throughput.extraction import PRECEDENCE, BlockExtractor, Counts, sample, split_blocks
 from compiler_opt.cost_models.throughput.instructions import require_decoder
 from compiler_opt.cost_models.throughput.mca import Labeller
 from compiler_opt.errors import CorpusError
@@ -76,16 +76,16 @@ def entry() -> None:
     labeller = Labeller(toolchain, _CPU.value)
     labeller.check()
     with exclusive_directory(output, "--output_dir"):
-        collector = BlockCollector(output, labeller, entry_point.num_workers(_NUM_WORKERS.value), _TIMEOUT_S.value)
+        extractor = BlockExtractor(output, labeller, entry_point.num_workers(_NUM_WORKERS.value), _TIMEOUT_S.value)
         num_modules = sum(len(corpus.modules) for corpus in corpora.values())
         with progress_bar(total=num_modules, description="compiling", unit="module") as bar:
-            parts = {split: collector.parts(corpus.modules, bar.update) for split, corpus in corpora.items()}
+            parts = {split: extractor.parts(corpus.modules, bar.update) for split, corpus in corpora.items()}
         blocks, counts = split_blocks(parts)
         num_labelled: dict[str, int] = {}
         blocks = {split: sample(each, _MAX_BLOCKS.value, _SEED.value) for split, each in blocks.items()}
         with progress_bar(total=sum(map(len, blocks.values())), description="labelling", unit="block") as bar:
             for split, each in blocks.items():
-                labelled, counts[split].unlabelled = collector.label(each, bar.update)
+                labelled, counts[split].unlabelled = extractor.label(each, bar.update)
                 if not labelled:
                     raise CorpusError(f"{corpora[split].root}: gives no blocks: {_why_none(counts[split])}")
                 num_labelled[split] = len(labelled)

@@ -23,8 +23,8 @@ from compiler_opt.cost_models.ir2native.dataset import Dataset, read_corpus
 from compiler_opt.cost_models.ir2native.model import KINDS, Ir2NativeModel
 from compiler_opt.cost_models.throughput.baselines import fit_all
 from compiler_opt.cost_models.throughput.block_trees import BlockTrees
-from compiler_opt.cost_models.throughput.collection import projects_of
 from compiler_opt.cost_models.throughput.datasets import LabelledBlocks, load_labelled
+from compiler_opt.cost_models.throughput.extraction import projects_of
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.trees import require_scikit_learn
 from compiler_opt.errors import ConfigError

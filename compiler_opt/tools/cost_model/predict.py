@@ -14,7 +14,7 @@ from absl import flags
 
 from compiler_opt.cost_models.throughput.address_map import read_object
 from compiler_opt.cost_models.throughput.blocks import Block
-from compiler_opt.cost_models.throughput.collection import compile_module
+from compiler_opt.cost_models.throughput.extraction import compile_module
 from compiler_opt.cost_models.throughput.function_cycles import cycles_by_function
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.errors import CompileError, ConfigError, CorpusError, ProtocolError

@@ -15,7 +15,7 @@ from pathlib import Path
 from absl import flags
 
 from compiler_opt.cost_models.throughput.blocks import save_blocks
-from compiler_opt.cost_models.throughput.collection import BlockCollector
+from compiler_opt.cost_models.throughput.extraction import BlockExtractor
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.throughput.mca import Labeller
 from compiler_opt.cost_models.throughput.profiling import MEASURED, Profiler, Sampling
@@ -98,7 +98,7 @@ def entry() -> None:
         for name, benchmark in progress_bar(benchmarks.items(), "profiling", unit="program"):
             module = name.removeprefix("./")
             profile = profiler.profile(folder / name, module, benchmark, folder, how)
-            labelled, num_refused = BlockCollector(output, labeller).label(profile.blocks)
+            labelled, num_refused = BlockExtractor(output, labeller).label(profile.blocks)
             blocks += labelled
             said.append(
                 f"{module}: {len(labelled)} blocks ran, {sum(MEASURED in block.labels for block in labelled)} with a "

@@ -29,7 +29,7 @@ from compiler_opt.rl.behavioral_cloning import Cloned, Cloner, Examples  # noqa:
 from compiler_opt.rl.config import BehavioralCloningConfig, TrainingConfig  # noqa: E402
 from compiler_opt.rl.learner import NetworkLearner  # noqa: E402
 from compiler_opt.rl.sampled_decisions import Batch  # noqa: E402
-from compiler_opt.rl.training_context import TrainingContext  # noqa: E402
+from compiler_opt.rl.training_run import TrainingRun  # noqa: E402
 from compiler_opt.rl.truncated_sequences import truncate  # noqa: E402
 from compiler_opt.spaces.heads import networks  # noqa: E402
 from compiler_opt.spaces.heads.categorical import BinaryHead  # noqa: E402
@@ -181,9 +181,9 @@ def _values(weights: NetworkWeights) -> list[np.ndarray]:
 
 def test_staying_close_to_the_start_is_refused() -> None:
     configs = AlgorithmConfigs([PPOConfig(kl_to_start=0.5)])
-    context = cast(TrainingContext, SimpleNamespace(network=_RECURRENT, config=TrainingConfig()))
+    run = cast(TrainingRun, SimpleNamespace(network=_RECURRENT, config=TrainingConfig()))
     with pytest.raises(ConfigError, match=r"ppo\.kl_to_start: expected 0 with network\.lstm_units = 8, found 0\.5"):
-        ALGORITHM.build(context, configs)
+        ALGORITHM.build(run, configs)
 
 
 def test_a_feed_forward_start_is_refused() -> None:

@@ -9,7 +9,7 @@ import dataclasses
 from compiler_opt.errors import ConfigError
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
 from compiler_opt.rl.config import BehavioralCloningConfig, check_range
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 
 MAX_POLICIES = 16
 
@@ -74,16 +74,16 @@ class BCMaxConfig:
         )
 
 
-def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
+def build(run: TrainingRun, configs: AlgorithmConfigs) -> Algorithm:
     """Raises ConfigError or PolicyError if scores cannot be compared or a policy cannot be imitated."""
-    if context.config.counts_copies:
+    if run.config.counts_copies:
         raise ConfigError(
             "train_eval.counts_copies: expected False for bc_max, which compares scores of different iterations, found "
             "True, under which they mean something else in each"
         )
     from compiler_opt.rl.algorithms.bc_max.algorithm import BCMax
 
-    return BCMax(context, configs.get(BCMaxConfig))
+    return BCMax(run, configs.get(BCMaxConfig))
 
 
 ALGORITHM = AlgorithmEntry({"bc_max": BCMaxConfig}, build, clones_default=False)

@@ -27,7 +27,7 @@ from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkConfig, Network
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.bc_max import BCMaxConfig
 from compiler_opt.rl.behavioral_cloning import Cloned, Cloner, Examples, held_out_modules, split_by_module
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
@@ -41,14 +41,14 @@ _DECISIONS = "decisions:"
 IsTried: TypeAlias = Callable[[str], tuple[bool, bool]]
 
 
-def policies_to_imitate(names: Sequence[str], context: TrainingContext) -> list[Policy]:
+def policies_to_imitate(names: Sequence[str], run: TrainingRun) -> list[Policy]:
     """The policies of `BCMaxConfig.policies`, in order.
 
     Raises:
       ConfigError: decisions were found on top of a policy that is not among the others.
       PolicyError: a policy cannot be read, or does not suit the problem or the compiler.
     """
-    problem, baselines = context.problem, context.problem.decision.action_space.baselines()
+    problem, baselines = run.problem, run.problem.decision.action_space.baselines()
     default = default_policy(problem)
     found: dict[str, Policy] = {}
     learned: dict[str, LearnedPolicy] = {}
@@ -59,7 +59,7 @@ def policies_to_imitate(names: Sequence[str], context: TrainingContext) -> list[
             found[name] = baselines[name]
         else:
             found[name] = learned[name] = problem.decision.load_policy(pretrained.folder(name), name=name)
-            learned[name].check([spec.name for spec in context.compiler_features])
+            learned[name].check([spec.name for spec in run.compiler_features])
     bases: list[tuple[Base, Policy]] = [(Base(), default)]
     for each in learned.values() if problem.objective.is_size else ():
         bases.append((Base(each.weights, problem.decision.native_form(each.weights)), each))
@@ -72,7 +72,7 @@ def policies_to_imitate(names: Sequence[str], context: TrainingContext) -> list[
                 f"bc_max.policies: {name}: changes decisions of the policy {recorded}, which is not listed; add it"
             )
         found[name] = OverridingPolicy(of_base, decisions, name=name)
-    if among(context.head.features):
+    if among(run.head.features):
         for name, policy in found.items():
             if not (policy.is_default or name in learned or name.startswith(_DECISIONS)):
                 raise ConfigError(
@@ -85,15 +85,15 @@ def policies_to_imitate(names: Sequence[str], context: TrainingContext) -> list[
 class _Exploration(CollectionPolicy):
     """Each policy to imitate once in a module; the other rollouts explore."""
 
-    def __init__(self, context: TrainingContext, config: BCMaxConfig, imitated: Sequence[Policy], is_tried: IsTried):
+    def __init__(self, run: TrainingRun, config: BCMaxConfig, imitated: Sequence[Policy], is_tried: IsTried):
         """`is_tried` says of a module whether it was compiled before, and whether it was since the last cloning."""
-        self.settings = context.rollout_settings()
-        self._num_rollouts = context.config.rollouts_per_module
+        self.settings = run.rollout_settings()
+        self._num_rollouts = run.config.rollouts_per_module
         self._imitated, self._is_tried = imitated, is_tried
         self.explorers: list[Policy] = []
         self.clone: Policy | None = None
-        is_binary = isinstance(context.problem.decision.action_space, Binary)
-        if config.exploration and is_binary and not among(context.head.features):
+        is_binary = isinstance(run.problem.decision.action_space, Binary)
+        if config.exploration and is_binary and not among(run.head.features):
             self.explorers = [
                 FlippingPolicy(policy, probability=config.exploration, name=f"{policy.name}, changed")
                 for name, policy in zip(config.policies, imitated, strict=True)
@@ -164,19 +164,19 @@ class BCMax(Algorithm):
         ("accuracy", "accuracy of the clone", ".1%"),
     )
 
-    def __init__(self, context: TrainingContext, config: BCMaxConfig):
+    def __init__(self, run: TrainingRun, config: BCMaxConfig):
         """Raises ConfigError or PolicyError if a policy cannot be imitated."""
         self.description = f"BC-Max, imitating {', '.join(config.policies)}"
-        self._context, self._config = context, config
-        self._imitated = policies_to_imitate(config.policies, context)
-        seed = context.config.seed
-        self._cloner = TrajectoryCloner(context.head, context.action_name, context.network, config, seed)
+        self._run, self._config = run, config
+        self._imitated = policies_to_imitate(config.policies, run)
+        seed = run.config.seed
+        self._cloner = TrajectoryCloner(run.head, run.action_name, run.network, config, seed)
         self._stores = [
-            BestTrajectories(context.root_dir / STORE_DIR),
+            BestTrajectories(run.root_dir / STORE_DIR),
             *map(BestTrajectories, map(Path, config.stores)),
         ]
-        self._start = context.warm_start_weights()
-        self._actor = context.head.actor(context.action_name, context.network, seed)
+        self._start = run.warm_start_weights()
+        self._actor = run.head.actor(run.action_name, run.network, seed)
         self._has_cloned = tf.Variable(False)
         self._num_iterations = 0
         self._cloned = ""  # fingerprint of the stores at the last cloning
@@ -185,18 +185,16 @@ class BCMax(Algorithm):
         self._tried: dict[str, int] = {}  # clones before a module was compiled last
 
     def collection_policy(self) -> CollectionPolicy:
-        context = self._context
+        run = self._run
 
         def is_tried(module: str) -> tuple[bool, bool]:
             return module in self._tried, self._tried.get(module) == self._num_clones
 
-        exploration = _Exploration(context, self._config, self._imitated, is_tried)
+        exploration = _Exploration(run, self._config, self._imitated, is_tried)
         weights = self._weights()
         if weights is not None:
-            sampling = context.problem.decision.policy(
-                weights, temperature=self._config.temperature, name="clone, sampled"
-            )
-            exploration.clone = context.problem.decision.policy(weights, name="clone")
+            sampling = run.problem.decision.policy(weights, temperature=self._config.temperature, name="clone, sampled")
+            exploration.clone = run.problem.decision.policy(weights, name="clone")
             exploration.explorers.append(sampling)
         return exploration
 
@@ -226,8 +224,8 @@ class BCMax(Algorithm):
         weights = self._weights()
         if weights is not None:
             return weights
-        untrained = self._context.head.to_weights(self._actor)
-        if self._context.problem.decision.policy(untrained).takes_margin:
+        untrained = self._run.head.to_weights(self._actor)
+        if self._run.problem.decision.policy(untrained).takes_margin:
             return dataclasses.replace(untrained, margin=ALWAYS_DEFAULT)
         return untrained
 
@@ -250,17 +248,17 @@ class BCMax(Algorithm):
 
     def _weights(self) -> NetworkWeights | None:
         """The latest clone, or the policy to start from, if any."""
-        return self._context.head.to_weights(self._actor) if self._has_cloned else self._start
+        return self._run.head.to_weights(self._actor) if self._has_cloned else self._start
 
     def _fingerprint(self) -> str:
         return " ".join(store.fingerprint() for store in self._stores)
 
     def _clone(self) -> dict[str, float]:
         """Clones all stores; keeps the policy if they have no decisions."""
-        context = self._context
+        run = self._run
         best: dict[str, BestTrajectory] = {}
         for store in self._stores:
-            for each in store.read(context.problem.name, context.head.compiler_features):
+            for each in store.read(run.problem.name, run.head.compiler_features):
                 if each.module not in best or each.reward > best[each.module].reward:
                     best[each.module] = each
         trajectories = [best[name] for name in sorted(best)]
@@ -282,12 +280,12 @@ class BCMax(Algorithm):
 
     def _best_of(self, group: Group) -> BestTrajectory:
         """The best rollout of a module; of equal ones the first."""
-        rewards = group.rewards(self._context.problem)
+        rewards = group.rewards(self._run.problem)
         best = int(np.argmax(rewards))
         rollout, trajectory = group.rollouts[best], group.trajectories()[best]
         return BestTrajectory(
-            problem=self._context.problem.name,
-            compiler=".".join(map(str, self._context.toolchain.version)),
+            problem=self._run.problem.name,
+            compiler=".".join(map(str, self._run.toolchain.version)),
             module=group.module,
             project=group.project,
             policy=rollout.policy,

@@ -6,7 +6,7 @@ from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.errors import ConfigError
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
 from compiler_opt.rl.config import LearnerConfig, check_range, check_rollouts
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 from compiler_opt.spaces.binary import Binary
 from compiler_opt.spaces.masked_categorical import MaskedCategorical
 
@@ -46,12 +46,12 @@ class DQNConfig(LearnerConfig):
         check_range(self, "first_temperature", "last_temperature", over=0)
 
 
-def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
+def build(run: TrainingRun, configs: AlgorithmConfigs) -> Algorithm:
     """Raises ConfigError if the problem's actions cannot be listed, or settings do not fit together."""
     config, advantages = configs.get(DQNConfig), configs.get(AdvantagesConfig).build()
-    if not isinstance(context.problem.decision.action_space, Binary | MaskedCategorical):
+    if not isinstance(run.problem.decision.action_space, Binary | MaskedCategorical):
         raise ConfigError(
-            f"{context.problem.name}: dqn learns a value for each action; expected a problem that chooses among a few, "
+            f"{run.problem.name}: dqn learns a value for each action; expected a problem that chooses among a few, "
             "found one whose actions are numbers; use ppo, reinforce or es"
         )
     if config.double and not config.discount:
@@ -59,10 +59,10 @@ def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
             "dqn.double: concerns the value of the next decision; expected dqn.discount over 0, found 0, with which "
             "that value does not count"
         )
-    check_rollouts(context.config, advantages)
+    check_rollouts(run.config, advantages)
     from compiler_opt.rl.algorithms.dqn.algorithm import DQN
 
-    return DQN(context, config, advantages)
+    return DQN(run, config, advantages)
 
 
 ALGORITHM = AlgorithmEntry({"dqn": DQNConfig, "advantages": AdvantagesConfig}, build, takes_recurrence=True)

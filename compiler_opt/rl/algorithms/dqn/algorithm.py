@@ -31,7 +31,7 @@ from compiler_opt.rl.learner import NetworkLearner, correlation
 from compiler_opt.rl.replay import Replay
 from compiler_opt.rl.sampled_algorithm import SampledAlgorithm
 from compiler_opt.rl.sampled_decisions import Batch
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 from compiler_opt.rl.truncated_sequences import sequences_per_step, truncate
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.categorical import CategoricalHead
@@ -176,18 +176,16 @@ class DQN(SampledAlgorithm):
         ("value_correlation", "correlation with new rewards", ".2f"),
     )
 
-    def __init__(self, context: TrainingContext, config: DQNConfig, advantages: Advantages):
+    def __init__(self, run: TrainingRun, config: DQNConfig, advantages: Advantages):
         """Raises PolicyError if the policy to start from does not suit the settings."""
-        head, seed = context.head, context.config.seed
+        head, seed = run.head, run.config.seed
         assert isinstance(head, CategoricalHead)
-        start = context.warm_start_weights()
-        learner = DQNLearner(head, context.action_name, context.network, config, seed, start)
-        super().__init__(context, advantages, config, learner)
+        start = run.warm_start_weights()
+        learner = DQNLearner(head, run.action_name, run.network, config, seed, start)
+        super().__init__(run, advantages, config, learner)
         self.description = f"{'double ' if config.double else ''}DQN, {type(advantages).__name__} advantages"
         self._config = config
-        self._replay = Replay(
-            context.root_dir / "replay", Batch.empty(head, context.network).rows(), config.max_decisions
-        )
+        self._replay = Replay(run.root_dir / "replay", Batch.empty(head, run.network).rows(), config.max_decisions)
         self._num_updates = 0
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:

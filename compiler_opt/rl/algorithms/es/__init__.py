@@ -5,7 +5,7 @@ import dataclasses
 from compiler_opt.errors import ConfigError
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
 from compiler_opt.rl.config import check_range
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 
 NETWORK, RULE = "network", "rule"
 TRUST_REGION = "trust_region"
@@ -66,34 +66,34 @@ class ESConfig:
         check_range(self, "momentum", "averaging", at_least=0, below=1)
 
 
-def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
+def build(run: TrainingRun, configs: AlgorithmConfigs) -> Algorithm:
     """Raises ConfigError if rollouts do not come in pairs, the backend keeps too few policies, or there is no rule."""
-    if context.config.rollouts_per_module % 2:
+    if run.config.rollouts_per_module % 2:
         raise ConfigError(
             "train_eval.rollouts_per_module: expected an even number, for pairs along a direction and against it, "
-            f"found {context.config.rollouts_per_module}"
+            f"found {run.config.rollouts_per_module}"
         )
     config = configs.get(ESConfig)
-    if config.optimizer == TRUST_REGION and context.config.rollouts_per_module < 4:
+    if config.optimizer == TRUST_REGION and run.config.rollouts_per_module < 4:
         raise ConfigError(
             f"train_eval.rollouts_per_module: expected at least 4 with es.optimizer = '{TRUST_REGION}', which tries "
-            f"its last step as one of the directions, found {context.config.rollouts_per_module}"
+            f"its last step as one of the directions, found {run.config.rollouts_per_module}"
         )
-    if context.config.backend == "development":
+    if run.config.backend == "development":
         raise ConfigError(
             "train_eval.backend: expected 'auto', 'plugin' or 'channel', found 'development', for which each of the "
             "many policies of es would be converted to TFLite"
         )
     if config.parameters == RULE:
-        rule = context.problem.decision.rule
+        rule = run.problem.decision.rule
         if rule is None:
-            raise ConfigError(f"es.parameters: expected '{NETWORK}' for {context.problem.name}, which has no rule")
+            raise ConfigError(f"es.parameters: expected '{NETWORK}' for {run.problem.name}, which has no rule")
         from compiler_opt.rl.algorithms.es.rule import RuleES
 
-        return RuleES(context, rule, config)
+        return RuleES(run, rule, config)
     from compiler_opt.rl.algorithms.es.network import NetworkES
 
-    return NetworkES(context, config)
+    return NetworkES(run, config)
 
 
 ALGORITHM = AlgorithmEntry({"es": ESConfig}, build, takes_recurrence=True)

@@ -22,14 +22,14 @@ from compiler_opt.corpus.module import Module
 from compiler_opt.policies.policy import Policy
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.es import ESConfig
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 
 
 class EvolutionStrategies(Algorithm):
     """Owns the parameters, and compares pairs of policies."""
 
-    def __init__(self, context: TrainingContext, config: ESConfig):
-        self._context = context
+    def __init__(self, run: TrainingRun, config: ESConfig):
+        self._run = run
         self._config = config
 
     @abc.abstractmethod
@@ -58,7 +58,7 @@ class EvolutionStrategies(Algorithm):
         return {}
 
     def collection_policy(self) -> CollectionPolicy:
-        settings, num_rollouts = self._context.rollout_settings(), self._context.config.rollouts_per_module
+        settings, num_rollouts = self._run.rollout_settings(), self._run.config.rollouts_per_module
         self._pairs = AntitheticPairs(self, settings, num_rollouts, self._config.modules_per_direction)
         return self._pairs
 

@@ -23,7 +23,7 @@ from compiler_opt.rl.algorithms.es import TRUST_REGION, ESConfig
 from compiler_opt.rl.algorithms.es.algorithm import EvolutionStrategies
 from compiler_opt.rl.algorithms.es.trust_region import TrustRegion
 from compiler_opt.rl.learner import AveragedWeights
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 
 _OPTIMIZERS: Mapping[str, Callable[[ESConfig], Any]] = {
     "plain": lambda config: tf.keras.optimizers.SGD(config.learning_rate),
@@ -52,11 +52,11 @@ class NetworkES(EvolutionStrategies):
     description = "evolution strategies over the weights of a network"
     log_metrics = (("gain_size", "mean difference of a pair", ".3%"), ("directions", "directions", ".0f"))
 
-    def __init__(self, context: TrainingContext, config: ESConfig):
+    def __init__(self, run: TrainingRun, config: ESConfig):
         """Begins with random weights. Raises PolicyError if the policy to start from does not suit the settings."""
-        super().__init__(context, config)
-        self._head = context.head
-        self._actor = context.head.actor(context.action_name, context.network, context.config.seed)
+        super().__init__(run, config)
+        self._head = run.head
+        self._actor = run.head.actor(run.action_name, run.network, run.config.seed)
         num_weights = sum(variable.shape.num_elements() for variable in self._actor.trainable_weights)
         self._region: TrustRegion | None = None
         if config.optimizer == TRUST_REGION:
@@ -64,8 +64,8 @@ class NetworkES(EvolutionStrategies):
             self._region = TrustRegion(config.radius * config.noise * math.sqrt(num_weights))
         self._optimizer = _OPTIMIZERS[config.optimizer](config) if self._region is None else self._region
         self._optimizer.build(self._actor.trainable_weights)
-        self._average = AveragedWeights(context.head, self._actor, config.averaging)
-        if (start := context.warm_start_weights()) is not None:
+        self._average = AveragedWeights(run.head, self._actor, config.averaging)
+        if (start := run.warm_start_weights()) is not None:
             self._average.warm_start(start)
 
     def policy(self) -> NetworkWeights:
@@ -78,10 +78,10 @@ class NetworkES(EvolutionStrategies):
         return rng.standard_normal(sum(map(len, map(np.ravel, self._values()))), np.float32)
 
     def moved(self, direction: np.ndarray) -> Policy:
-        return self._context.problem.decision.policy(self.weights(direction))
+        return self._run.problem.decision.policy(self.weights(direction))
 
     def gain(self, group: Group, along: Rollout, against: Rollout) -> float:
-        scores = (self._context.problem.score(each.measurement, group.context) for each in (along, against))
+        scores = (self._run.problem.score(each.measurement, group.context) for each in (along, against))
         further, back = (reward(score, group.baseline) for score in scores)
         return further - back
 

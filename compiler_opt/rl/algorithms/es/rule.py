@@ -25,7 +25,7 @@ from compiler_opt.rl.algorithms.es import ESConfig
 from compiler_opt.rl.algorithms.es.algorithm import EvolutionStrategies
 from compiler_opt.rl.behavioral_cloning import Cloner, split_by_module
 from compiler_opt.rl.config import BehavioralCloningConfig
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 
 _Z_THRESHOLD = 3.0
 """Ratio of gradient to standard error at which a parameter moves by a whole step."""
@@ -57,11 +57,11 @@ class RuleES(EvolutionStrategies):
     description = "evolution strategies over the parameters of a rule, cloned"
     log_metrics = (("max_z", "largest gradient by standard errors", ".1f"),)
 
-    def __init__(self, context: TrainingContext, rule: Rule, config: ESConfig):
+    def __init__(self, run: TrainingRun, rule: Rule, config: ESConfig):
         """Starts from the compiler's own rule, or from the parameters of an earlier search."""
-        super().__init__(context, config)
+        super().__init__(run, config)
         self._rule, self._scale = rule, rule.scale()
-        start = context.warm_start_weights()
+        start = run.warm_start_weights()
         self.current = rule.start() if start is None else cloned_parameters(rule, start)
         self._sum, self._gradient, self._variance = np.zeros((3, len(self.current)))
         self._weight = 0.0
@@ -99,7 +99,7 @@ class RuleES(EvolutionStrategies):
         return RulePolicy(self._rule, self.current + direction)
 
     def gain(self, group: Group, along: Rollout, against: Rollout) -> float:
-        problem, config = self._context.problem, self._config
+        problem, config = self._run.problem, self._config
         costs, others = (problem.own_costs(each.measurement, group.context) for each in (along, against))
         if costs is None or others is None:
             raise ConfigError(f"{problem.name}: has no score by function, which es.parameters = 'rule' needs")
@@ -115,11 +115,11 @@ class RuleES(EvolutionStrategies):
         Raises:
           CorpusError: too few modules have decisions.
         """
-        context, found = self._context, self.averaged
-        rule, settings = RulePolicy(self._rule, found), context.rollout_settings()
-        jobs = [Job(module, rule, 0, settings) for module in context.sampler().draw(0, self._config.cloned_modules)]
+        run, found = self._run, self.averaged
+        rule, settings = RulePolicy(self._rule, found), run.rollout_settings()
+        jobs = [Job(module, rule, 0, settings) for module in run.sampler().draw(0, self._config.cloned_modules)]
         with progress_bar(total=len(jobs), description="rollouts to clone", unit="compile") as progress:
-            rollouts = rollouts_in_order(jobs, context.pool, progress)
+            rollouts = rollouts_in_order(jobs, run.pool, progress)
         decided = [
             (rollout, rollout.trajectory)
             for rollout in rollouts
@@ -127,24 +127,24 @@ class RuleES(EvolutionStrategies):
         ]
         if len(decided) < 2:
             raise CorpusError("expected at least 2 modules with decisions to learn the rule from, found fewer")
-        observed = [context.head.observe(trajectory.features()) for _, trajectory in decided]
+        observed = [run.head.observe(trajectory.features()) for _, trajectory in decided]
         # More exact than a warm start, because the clone is the final policy.
         cloning = BehavioralCloningConfig(
             learning_rate=2e-3,
             num_epochs=self._config.cloning_epochs,
             batch_size=512,
             label_smoothing=0.01,
-            seed=context.config.seed,
+            seed=run.config.seed,
         )
         training, held_out = split_by_module(
             {name: [part[name] for part in observed] for name in observed[0]},
-            context.head.actions(np.concatenate([trajectory.advice for _, trajectory in decided])),
+            run.head.actions(np.concatenate([trajectory.advice for _, trajectory in decided])),
             [rollout.module for rollout, _ in decided],
             [len(trajectory) for _, trajectory in decided],
             {rollout.module: rollout.project for rollout, _ in decided},
             cloning,
         )
-        cloned = Cloner(context.head, context.action_name, context.network, cloning).clone(training, held_out)
+        cloned = Cloner(run.head, run.action_name, run.network, cloning).clone(training, held_out)
         accuracy = cloned.best["accuracy"]
         _LOG.info("the clone agrees with the rule on %.2f%% of %d held-out decisions", 100 * accuracy, len(held_out))
         return dataclasses.replace(cloned.weights, metadata={RULE: self._rule.named(found), "accuracy": accuracy})

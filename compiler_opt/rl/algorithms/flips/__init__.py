@@ -5,7 +5,7 @@ import dataclasses
 from compiler_opt.errors import ConfigError
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
 from compiler_opt.rl.config import check_range
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 from compiler_opt.spaces.binary import Binary
 
 
@@ -53,15 +53,15 @@ class FlipsConfig:
         check_range(self, "project_balance", at_least=0, at_most=1)
 
 
-def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
+def build(run: TrainingRun, configs: AlgorithmConfigs) -> Algorithm:
     """Raises ConfigError unless the problem is inlining for size."""
-    if not (isinstance(context.problem.decision.action_space, Binary) and context.problem.objective.is_size):
-        raise ConfigError(f"{context.problem.name}: flips are for inlining for size, whose functions' sizes add up")
-    if context.config.rollouts_per_module < 2:
+    if not (isinstance(run.problem.decision.action_space, Binary) and run.problem.objective.is_size):
+        raise ConfigError(f"{run.problem.name}: flips are for inlining for size, whose functions' sizes add up")
+    if run.config.rollouts_per_module < 2:
         raise ConfigError("train_eval.rollouts_per_module: expected at least 2, one of which has flips")
     from compiler_opt.rl.algorithms.flips.algorithm import Flips
 
-    return Flips(context, configs.get(FlipsConfig))
+    return Flips(run, configs.get(FlipsConfig))
 
 
 ALGORITHM = AlgorithmEntry({"flips": FlipsConfig}, build, clones_default=False)

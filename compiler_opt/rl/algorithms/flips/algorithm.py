@@ -19,7 +19,7 @@ from compiler_opt.policies.weights import ALWAYS_DEFAULT, NetworkWeights
 from compiler_opt.rl.algorithm import Algorithm
 from compiler_opt.rl.algorithms.flips import FlipsConfig
 from compiler_opt.rl.algorithms.flips.learner import Samples, SavingsLearner
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 from compiler_opt.search.compiling import compiled_of
 from compiler_opt.search.flips import GROUP_FEATURES, ModuleFlips
 from compiler_opt.spaces.heads import networks
@@ -31,10 +31,10 @@ STORE_DIR = "flips"
 class _WithFlips(CollectionPolicy):
     """One rollout of a module under a policy, and others in which some of its decisions are flipped."""
 
-    def __init__(self, context: TrainingContext, config: FlipsConfig, base: Policy):
-        settings = context.rollout_settings(record_call_sites=True)
+    def __init__(self, run: TrainingRun, config: FlipsConfig, base: Policy):
+        settings = run.rollout_settings(record_call_sites=True)
         self.settings = dataclasses.replace(settings, backend="plugin")
-        self._context, self._config, self._base = context, config, base
+        self._run, self._config, self._base = run, config, base
 
     def policies(self, module: Module, rng: np.random.Generator) -> Sequence[Policy]:
         del module, rng
@@ -44,8 +44,8 @@ class _WithFlips(CollectionPolicy):
         [rollout] = rollouts
         if rollout.failure is not None or rollout.trajectory is None:
             return ()
-        module = _module_flips(rollout, self._context.baseline().contexts[rollout.project], self._config)
-        drawn = module.draw(self._context.config.rollouts_per_module - 1, self._config.max_flips, rng)
+        module = _module_flips(rollout, self._run.baseline().contexts[rollout.project], self._config)
+        drawn = module.draw(self._run.config.rollouts_per_module - 1, self._config.max_flips, rng)
         return [Tagged(OverridingPolicy(self._base, flips), tag=flips) for flips in drawn]
 
 
@@ -59,21 +59,21 @@ class Flips(Algorithm):
         ("saved_correlation", "correlation", ".2f"),
     )
 
-    def __init__(self, context: TrainingContext, config: FlipsConfig):
+    def __init__(self, run: TrainingRun, config: FlipsConfig):
         """Raises PolicyError if the policy to start from has other features."""
-        self._context, self._config = context, config
-        self._learner = SavingsLearner(context.head, context.action_name, context.network, config)
-        self._stores = [FlipStore(context.root_dir / STORE_DIR), *map(FlipStore, map(Path, config.stores))]
-        self._start = context.warm_start_weights()
-        self._actor = context.head.actor(context.action_name, context.network, context.config.seed)
+        self._run, self._config = run, config
+        self._learner = SavingsLearner(run.head, run.action_name, run.network, config)
+        self._stores = [FlipStore(run.root_dir / STORE_DIR), *map(FlipStore, map(Path, config.stores))]
+        self._start = run.warm_start_weights()
+        self._actor = run.head.actor(run.action_name, run.network, run.config.seed)
         self._has_learned = tf.Variable(False)
         self._num_iterations = 0
         self._num_new = 0  # flips since the networks were trained
 
     def collection_policy(self) -> CollectionPolicy:
-        problem, weights = self._context.problem, self._weights()
+        problem, weights = self._run.problem, self._weights()
         base = DefaultPolicy(problem) if weights is None else problem.decision.policy(weights)
-        return _WithFlips(self._context, self._config, base)
+        return _WithFlips(self._run, self._config, base)
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
         del rng, progress
@@ -97,7 +97,7 @@ class Flips(Algorithm):
         weights = self._weights()
         if weights is not None:
             return weights
-        return dataclasses.replace(self._context.head.to_weights(self._actor), margin=ALWAYS_DEFAULT)
+        return dataclasses.replace(self._run.head.to_weights(self._actor), margin=ALWAYS_DEFAULT)
 
     def checkpointed(self) -> dict[str, Any]:
         return {"actor": self._actor, "has_learned": self._has_learned}
@@ -110,18 +110,18 @@ class Flips(Algorithm):
 
     def _weights(self) -> NetworkWeights | None:
         """The policy; None if it is the default."""
-        return self._context.head.to_weights(self._actor) if self._has_learned else self._start
+        return self._run.head.to_weights(self._actor) if self._has_learned else self._start
 
     def _learn(self) -> dict[str, float]:
         """Trains networks of all flips, unless there are too few."""
-        features = self._context.head.features
+        features = self._run.head.features
         parts = [
-            flips for store in self._stores for flips in store.read(self._context.problem.name, features) if len(flips)
+            flips for store in self._stores for flips in store.read(self._run.problem.name, features) if len(flips)
         ]
         count = sum(map(len, parts))
         if count < max(1, self._config.first_samples):
             return {"samples": float(count)}
-        seed = self._context.config.seed
+        seed = self._run.config.seed
         weights, metrics = self._learner.learn(Samples.of(parts, self._config), seed)
         networks.assign(self._actor, weights)
         self._has_learned.assign(True)
@@ -130,8 +130,8 @@ class Flips(Algorithm):
 
     def _flips(self, groups: Sequence[Group]) -> FlipsOfStore | None:
         """The flips of an iteration; None if there are none."""
-        context, weights = self._context, self._weights()
-        names = [spec.name for spec in context.compiler_features]
+        run, weights = self._run, self._weights()
+        names = [spec.name for spec in run.compiler_features]
         rows, advice, gains, owners = [], [], [], []
         for owner, group in enumerate(groups):
             [trajectory], [rollout] = group.trajectories(), group.rollouts
@@ -147,8 +147,8 @@ class Flips(Algorithm):
             return None
         base_actions = np.array(advice, np.int64)
         return FlipsOfStore(
-            problem=context.problem.name,
-            compiler=".".join(map(str, context.toolchain.version)),
+            problem=run.problem.name,
+            compiler=".".join(map(str, run.toolchain.version)),
             base=DEFAULT_BASE if weights is None else weights.checksum(),
             features=tuple(names),
             modules=tuple(group.module for group in groups),

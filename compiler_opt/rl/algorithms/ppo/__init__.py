@@ -13,7 +13,7 @@ from compiler_opt.rl.config import (
     check_rollouts,
     check_value_network,
 )
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,21 +50,21 @@ class PPOConfig(LearnerConfig):
         check_range(self, "importance_ratio_clipping", over=0)
 
 
-def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
+def build(run: TrainingRun, configs: AlgorithmConfigs) -> Algorithm:
     """Raises ConfigError if advantages, rollouts and value network do not fit together."""
     config, advantages = configs.get(PPOConfig), configs.get(AdvantagesConfig).build()
     check_value_network(advantages, "ppo.value_pred_loss_coef", config.value_pred_loss_coef)
-    check_rollouts(context.config, advantages)
-    if config.kl_to_start and context.network.lstm_units:
+    check_rollouts(run.config, advantages)
+    if config.kl_to_start and run.network.lstm_units:
         raise ConfigError(
-            f"ppo.kl_to_start: expected 0 with network.lstm_units = {context.network.lstm_units}, found "
+            f"ppo.kl_to_start: expected 0 with network.lstm_units = {run.network.lstm_units}, found "
             f"{config.kl_to_start:g}: the policy to start from remembers other things than the one that learns"
         )
     novelty = configs.get(RandomNetworkDistillationConfig)
     check_bonus(novelty, advantages)
     from compiler_opt.rl.algorithms.ppo.algorithm import PPO
 
-    return PPO(context, config, advantages, novelty)
+    return PPO(run, config, advantages, novelty)
 
 
 ALGORITHM = AlgorithmEntry(

@@ -47,7 +47,7 @@ from compiler_opt.rl.learner import NetworkLearner
 from compiler_opt.rl.random_network_distillation import RandomNetworkDistillation
 from compiler_opt.rl.sampled_algorithm import SampledAlgorithm
 from compiler_opt.rl.sampled_decisions import Batch
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 from compiler_opt.rl.truncated_sequences import sequences_per_step, truncate
 from compiler_opt.spaces.heads import networks
 from compiler_opt.spaces.heads.head import Head
@@ -285,21 +285,21 @@ class PPO(SampledAlgorithm):
 
     def __init__(
         self,
-        context: TrainingContext,
+        run: TrainingRun,
         config: PPOConfig,
         advantages: Advantages,
         novelty: RandomNetworkDistillationConfig,
     ):
         """Raises PolicyError or ConfigError if the policy to start from does not suit the settings."""
-        start, seed = context.warm_start_weights(), context.config.seed
-        learner = PPOLearner(context.head, context.action_name, context.network, config, seed, start)
-        super().__init__(context, advantages, config, learner)
+        start, seed = run.warm_start_weights(), run.config.seed
+        learner = PPOLearner(run.head, run.action_name, run.network, config, seed, start)
+        super().__init__(run, advantages, config, learner)
         objective = "policy gradient with KL penalty" if config.kl_target else "clipped policy gradient"
         self.description = f"{objective} (PPO), {type(advantages).__name__} advantages"
         self._uses_value_network = advantages.uses_value_network
         self._max_decisions = config.num_epochs * config.max_decisions
-        self._collects_ahead = context.config.max_staleness > 0
-        self._distillation = RandomNetworkDistillation(context.head, novelty, seed) if novelty.weight else None
+        self._collects_ahead = run.config.max_staleness > 0
+        self._distillation = RandomNetworkDistillation(run.head, novelty, seed) if novelty.weight else None
 
     def learn(self, groups: Sequence[Group], rng: np.random.Generator, progress: float) -> dict[str, float]:
         self._set_learning_rate(progress)

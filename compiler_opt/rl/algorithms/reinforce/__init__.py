@@ -5,7 +5,7 @@ import dataclasses
 from compiler_opt.collect.advantages import AdvantagesConfig
 from compiler_opt.rl.algorithm import Algorithm, AlgorithmConfigs, AlgorithmEntry
 from compiler_opt.rl.config import LearnerConfig, check_range, check_rollouts, check_value_network
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,14 +31,14 @@ class ReinforceConfig(LearnerConfig):
         check_range(self, "entropy_regularization", "value_pred_loss_coef", at_least=0)
 
 
-def build(context: TrainingContext, configs: AlgorithmConfigs) -> Algorithm:
+def build(run: TrainingRun, configs: AlgorithmConfigs) -> Algorithm:
     """Raises ConfigError if advantages, rollouts and value network do not fit together."""
     config, advantages = configs.get(ReinforceConfig), configs.get(AdvantagesConfig).build()
     check_value_network(advantages, "reinforce.value_pred_loss_coef", config.value_pred_loss_coef)
-    check_rollouts(context.config, advantages)
+    check_rollouts(run.config, advantages)
     from compiler_opt.rl.algorithms.reinforce.algorithm import Reinforce
 
-    return Reinforce(context, config, advantages)
+    return Reinforce(run, config, advantages)
 
 
 ALGORITHM = AlgorithmEntry({"reinforce": ReinforceConfig, "advantages": AdvantagesConfig}, build, takes_recurrence=True)

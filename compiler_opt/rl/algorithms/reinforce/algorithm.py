@@ -26,7 +26,7 @@ from compiler_opt.rl.algorithms.reinforce import ReinforceConfig
 from compiler_opt.rl.learner import NetworkLearner
 from compiler_opt.rl.sampled_algorithm import SampledAlgorithm
 from compiler_opt.rl.sampled_decisions import Batch
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 from compiler_opt.rl.truncated_sequences import sequences_per_step, truncate
 from compiler_opt.spaces.heads.head import Head
 
@@ -114,13 +114,13 @@ class Reinforce(SampledAlgorithm):
 
     log_metrics = (("entropy", "entropy", ".3f"), ("loss", "loss", ".3f"))
 
-    def __init__(self, context: TrainingContext, config: ReinforceConfig, advantages: Advantages):
+    def __init__(self, run: TrainingRun, config: ReinforceConfig, advantages: Advantages):
         """Raises PolicyError if the policy to start from does not suit the settings."""
-        start, seed, values = context.warm_start_weights(), context.config.seed, advantages.uses_value_network
+        start, seed, values = run.warm_start_weights(), run.config.seed, advantages.uses_value_network
         learner = ReinforceLearner(
-            context.head, context.action_name, context.network, config, seed, start, uses_value_network=values
+            run.head, run.action_name, run.network, config, seed, start, uses_value_network=values
         )
-        super().__init__(context, advantages, config, learner)
+        super().__init__(run, advantages, config, learner)
         self.description = f"policy gradient (REINFORCE), {type(advantages).__name__} advantages"
         self._max_decisions = config.max_decisions
 

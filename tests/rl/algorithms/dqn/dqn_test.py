@@ -19,7 +19,7 @@ from compiler_opt.rl.algorithms.dqn import ALGORITHM, DQNConfig  # noqa: E402
 from compiler_opt.rl.algorithms.dqn.algorithm import DQNLearner  # noqa: E402
 from compiler_opt.rl.config import TrainingConfig  # noqa: E402
 from compiler_opt.rl.sampled_decisions import Batch  # noqa: E402
-from compiler_opt.rl.training_context import TrainingContext  # noqa: E402
+from compiler_opt.rl.training_run import TrainingRun  # noqa: E402
 from compiler_opt.spaces.heads.categorical import CategoricalHead  # noqa: E402
 from tests.rl.algorithms.toy_decisions import (  # noqa: E402
     HEADS,
@@ -150,9 +150,9 @@ def test_a_large_iteration_is_cut_to_whole_rollouts() -> None:
 
 def _build(problem: str, **config: float) -> None:
     training = TrainingConfig()
-    context = types.SimpleNamespace(config=training, problem=problems.load(problem))
+    run = types.SimpleNamespace(config=training, problem=problems.load(problem))
     configs = AlgorithmConfigs([AdvantagesConfig(), DQNConfig(**config)])  # type: ignore[arg-type]
-    ALGORITHM.build(cast(TrainingContext, context), configs)
+    ALGORITHM.build(cast(TrainingRun, run), configs)
 
 
 def test_what_it_cannot_learn_is_refused() -> None:

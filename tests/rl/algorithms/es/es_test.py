@@ -17,7 +17,7 @@ from compiler_opt.policies.weights import NetworkWeights
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.algorithms.es import ALGORITHM, ESConfig
 from compiler_opt.rl.config import TrainingConfig
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 from compiler_opt.spaces.binary import BinaryPolicy
 from compiler_opt.tensorflow_loading import load_tensorflow
 
@@ -34,8 +34,8 @@ from tests.own_scores import OWN_SCORES  # noqa: E402
 from tests.rl.algorithms.toy_decisions import HEADS, NETWORK, quality  # noqa: E402
 
 
-def _context(name: str = "binary", **config: object) -> TrainingContext:
-    context = types.SimpleNamespace(
+def _context(name: str = "binary", **config: object) -> TrainingRun:
+    run = types.SimpleNamespace(
         config=TrainingConfig(**config),  # type: ignore[arg-type]
         problem=OWN_SCORES,
         rollout_settings=RolloutSettings,
@@ -44,7 +44,7 @@ def _context(name: str = "binary", **config: object) -> TrainingContext:
         network=NETWORK,
         warm_start_weights=lambda: None,
     )
-    return cast(TrainingContext, context)
+    return cast(TrainingRun, run)
 
 
 def _search(name: str = "binary", **config: object) -> NetworkES:

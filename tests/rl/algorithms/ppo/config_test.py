@@ -10,10 +10,10 @@ from compiler_opt.errors import ConfigError
 from compiler_opt.rl.algorithm import AlgorithmConfigs
 from compiler_opt.rl.algorithms.ppo import ALGORITHM
 from compiler_opt.rl.config import TrainingConfig
-from compiler_opt.rl.training_context import TrainingContext
+from compiler_opt.rl.training_run import TrainingRun
 
 
 def test_a_single_rollout_has_nothing_to_be_compared_with() -> None:
-    context = cast(TrainingContext, types.SimpleNamespace(config=TrainingConfig(rollouts_per_module=1)))
+    run = cast(TrainingRun, types.SimpleNamespace(config=TrainingConfig(rollouts_per_module=1)))
     with pytest.raises(ConfigError, match=r"rollouts_per_module: expected at least 2, .*, found 1; use more"):
-        ALGORITHM.build(context, AlgorithmConfigs([AdvantagesConfig()]))
+        ALGORITHM.build(run, AlgorithmConfigs([AdvantagesConfig()]))

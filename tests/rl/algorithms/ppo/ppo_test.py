@@ -17,7 +17,7 @@ from compiler_opt.rl.algorithm import AlgorithmConfigs  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import ALGORITHM, PPOConfig  # noqa: E402
 from compiler_opt.rl.algorithms.ppo import algorithm as ppo  # noqa: E402
 from compiler_opt.rl.sampled_decisions import Batch  # noqa: E402
-from compiler_opt.rl.training_context import TrainingContext  # noqa: E402
+from compiler_opt.rl.training_run import TrainingRun  # noqa: E402
 from compiler_opt.spaces.binary import BinaryPolicy  # noqa: E402
 from compiler_opt.spaces.heads.categorical import BinaryHead  # noqa: E402
 
@@ -211,7 +211,7 @@ def test_the_kl_penalty_adapts_to_its_target() -> None:
 def test_an_untrained_value_network_is_refused() -> None:
     configs = AlgorithmConfigs([AdvantagesConfig("moving_average"), PPOConfig(value_pred_loss_coef=0.0)])
     with pytest.raises(ConfigError, match=r"expected ppo\.value_pred_loss_coef over 0, found 0"):
-        ALGORITHM.build(cast(TrainingContext, None), configs)
+        ALGORITHM.build(cast(TrainingRun, None), configs)
 
 
 def test_a_pass_over_a_large_iteration_is_bounded() -> None:

@@ -12,7 +12,7 @@ from compiler_opt.llvm.toolchain import Toolchain
 from compiler_opt.policies.weights import NetworkConfig
 from compiler_opt.problem import load
 from compiler_opt.rl.config import TrainingConfig
-from compiler_opt.rl.training_context import describe_settings, log_changed_settings
+from compiler_opt.rl.training_run import describe_settings, log_changed_settings
 from tests.small_corpus import make_small_corpus
 
 

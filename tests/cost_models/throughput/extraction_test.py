@@ -10,7 +10,7 @@ from compiler_opt.array_files import save_arrays
 from compiler_opt.corpus.description import Corpus
 from compiler_opt.corpus.module import Module
 from compiler_opt.cost_models.throughput.blocks import Block, to_arrays
-from compiler_opt.cost_models.throughput.collection import BlockCollector, Part, compile_module, sample, split_blocks
+from compiler_opt.cost_models.throughput.extraction import BlockExtractor, Part, compile_module, sample, split_blocks
 from compiler_opt.cost_models.throughput.instructions import Decoder
 from compiler_opt.cost_models.throughput.mca import Labeller
 from compiler_opt.llvm.toolchain import Toolchain
@@ -62,9 +62,9 @@ def test_sample() -> None:
 
 def test_parts_are_all_blocks_of_the_modules_once(toolchain: Toolchain, clang_path: str, tmp_path: Path) -> None:
     corpus = make_corpus(tmp_path, clang_path, SOURCES, level="O2")
-    collector = BlockCollector(tmp_path / "blocks", Labeller(toolchain))
+    extractor = BlockExtractor(tmp_path / "blocks", Labeller(toolchain))
     done: list[int] = []
-    parts = collector.parts(corpus.modules, done.append)
+    parts = extractor.parts(corpus.modules, done.append)
     decoder = Decoder()
     for module, part in zip(corpus.modules, parts, strict=True):
         every = compile_module(module, toolchain)
@@ -75,8 +75,8 @@ def test_parts_are_all_blocks_of_the_modules_once(toolchain: Toolchain, clang_pa
         assert all(each.module == module.name for each in part.blocks)
     assert done == [1] * len(corpus.modules)
 
-    labelled, num_unlabelled = collector.label(parts[0].blocks)
-    source = collector._labeller.source
+    labelled, num_unlabelled = extractor.label(parts[0].blocks)
+    source = extractor._labeller.source
     assert num_unlabelled == 0 and all(each.labels[source] > 0 for each in labelled)
 
     # Files from an earlier run are used; damaged ones are made again.
@@ -84,8 +84,8 @@ def test_parts_are_all_blocks_of_the_modules_once(toolchain: Toolchain, clang_pa
     times = [path.stat().st_mtime_ns for path in kept]
     for path in (kept[0], kept[-1]):
         path.write_bytes(path.read_bytes()[:100])
-    assert repr(collector.parts(corpus.modules)) == repr(parts)
-    assert repr(collector.label(parts[0].blocks)[0]) == repr(labelled)
+    assert repr(extractor.parts(corpus.modules)) == repr(parts)
+    assert repr(extractor.label(parts[0].blocks)[0]) == repr(labelled)
     assert [path.stat().st_mtime_ns for path in kept][1:-1] == times[1:-1]
     aside = sorted((tmp_path / "blocks").rglob("*.npz.damaged"))
     assert aside == [path.with_name(f"{path.name}.damaged") for path in (kept[0], kept[-1])]
@@ -98,10 +98,10 @@ def test_files_of_earlier_versions_are_found(tmp_path: Path) -> None:
     part = {**to_arrays([block(b"\xc3")]), "counts": np.array([7, 2])}
     save_arrays(tmp_path / "blocks/parts/017effd9254096a168cc906fc5489eb2.npz", part)
     save_arrays(tmp_path / "blocks/labels/25a875238b189383bc27b944d07f8c72.npz", {"cycles": np.array([0.5])})
-    collector = BlockCollector(tmp_path / "blocks", Labeller(compiler))
-    (found,) = collector.parts([module])
+    extractor = BlockExtractor(tmp_path / "blocks", Labeller(compiler))
+    (found,) = extractor.parts([module])
     assert (found.num_blocks, found.num_refused, found.failure) == (7, 2, None)
-    labelled, _ = collector.label(found.blocks)
+    labelled, _ = extractor.label(found.blocks)
     assert [(each.code, each.labels) for each in labelled] == [(b"\xc3", {"llvm-mca 22.1.0 skylake": 0.5})]
 
 
@@ -111,7 +111,7 @@ def test_a_module_that_cannot_be_compiled_has_a_reason(toolchain: Toolchain, cla
     content = first.bitcode_path.read_bytes()
     first.bitcode_path.write_bytes(content[: len(content) // 8 * 4])
     second.command_path.write_bytes(b"-cc1\0-load\0x.so\0")
-    parts = BlockCollector(tmp_path / "blocks", Labeller(toolchain)).parts(corpus.modules)
+    parts = BlockExtractor(tmp_path / "blocks", Labeller(toolchain)).parts(corpus.modules)
     assert (parts[0].failure or "").startswith("shapes/area.cpp.o: exit status 1")
     assert "'-load' is not an option that a corpus may use" in (parts[1].failure or "")
     assert parts[2].failure is None and parts[2].blocks
@@ -124,5 +124,5 @@ def test_modules_for_other_processors_have_a_reason(toolchain: Toolchain, clang_
     path = tmp_path / "p/a.c.o.cmd"
     path.write_bytes(path.read_bytes() + b"-triple\0aarch64-unknown-linux-gnu\0")
     assert json.loads((tmp_path / "corpus_description.json").read_text())
-    (part,) = BlockCollector(tmp_path / "blocks", Labeller(toolchain)).parts(Corpus.load(tmp_path).modules)
+    (part,) = BlockExtractor(tmp_path / "blocks", Labeller(toolchain)).parts(Corpus.load(tmp_path).modules)
     assert "expected an object for x86-64, found one for EM_AARCH64" in (part.failure or "")

@@ -45,7 +45,7 @@ _FIXED = ("compile_task", "train_eval.algorithm")
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingContext:
+class TrainingRun:
     """A training run.
 
     Attributes:

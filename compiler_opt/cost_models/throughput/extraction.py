@@ -82,8 +82,8 @@ class Counts:
     unlabelled: int = 0
 
 
-class BlockCollector:
-    """Collects blocks into a folder; see the module."""
+class BlockExtractor:
+    """Extracts blocks into a folder, and labels them; see the module."""
 
     def __init__(self, folder: Path, labeller: Labeller, num_workers: int = 1, timeout_s: float = 300.0):
         """Starts nothing; the folder must belong to this process alone.
