@@ -22,7 +22,7 @@ C++ standard headers. Installs missing packages by apt if it runs as root or sud
   --clang PATH    use this clang and install none
   --plugin        also require the LLVM headers (llvm-NN-dev) for building the inliner plugin
   --try-plugin    install these headers if possible; without them, decisions go over pipes, which is slower
-  --browser       also install chromium, in which slow tests open reports
+  --slow-tests    also install what slow tests need: chromium, and what links and runs programs of AArch64
   --python PATH   the Python for .venv, 3.10 to 3.13 (default: 3.11 if installed, else python3)
   --no-apt        install no system packages; list what is missing and stop
   -h, --help      this text
@@ -35,14 +35,14 @@ die() {
   exit 2
 }
 
-minimal=false both_clangs=false clang="" plugin=false try_plugin=false browser=false python="" allow_apt=true
+minimal=false both_clangs=false clang="" plugin=false try_plugin=false slow_tests=false python="" allow_apt=true
 while [ $# -gt 0 ]; do
   case "$1" in
     --minimal) minimal=true try_plugin=true ;;
     --both-clangs) both_clangs=true ;;
     --plugin) plugin=true ;;
     --try-plugin) try_plugin=true ;;
-    --browser) browser=true ;;
+    --slow-tests) slow_tests=true ;;
     --no-apt) allow_apt=false ;;
     --clang | --python)
       [ $# -ge 2 ] || die "$1 needs a path; see ./bootstrap.sh --help"
@@ -263,7 +263,12 @@ see_to_test_tools() {
   done
   if ! command -v perf >/dev/null && { ! can_apt || apt_has linux-perf; }; then packages+=(linux-perf); fi
   if ! command -v csmith >/dev/null && { ! can_apt || apt_has csmith; }; then packages+=(csmith libcsmith-dev); fi
-  if $browser && ! command -v chromium >/dev/null && { ! can_apt || apt_has chromium; }; then packages+=(chromium); fi
+  if $slow_tests; then
+    if ! command -v chromium >/dev/null && { ! can_apt || apt_has chromium; }; then packages+=(chromium); fi
+    if ! command -v qemu-aarch64 >/dev/null || ! command -v aarch64-linux-gnu-gcc >/dev/null; then
+      packages+=(qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+    fi
+  fi
   for version in "${PREFERRED_CLANGS[@]}"; do
     compgen -G "$("clang-$version" -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.profile*.a" >/dev/null && continue
     if ! can_apt || apt_has "libclang-rt-$version-dev"; then packages+=("libclang-rt-$version-dev"); fi

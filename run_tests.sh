@@ -3,13 +3,13 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-selection=(-m "not slow") browser=()
+selection=(-m "not slow") needed=()
 if [ "${1:-}" = --slow ]; then
-  selection=() browser=(--browser)
+  selection=() needed=(--slow-tests)
   shift
 fi
 
-./bootstrap.sh --both-clangs --plugin "${browser[@]}"
+./bootstrap.sh --both-clangs --plugin "${needed[@]}"
 export PATH="$PWD/.venv/bin:$PATH"
 unset PYTHONDONTWRITEBYTECODE # a thousand processes import the same modules
 ruff check .

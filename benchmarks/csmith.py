@@ -1,12 +1,14 @@
 """Compiles random programs plainly and by mlgo-clang with a policy, runs both, and compares what they print.
 
     python -m benchmarks.csmith --programs=2000 --clang_paths=clang-22,clang-19
+    python -m benchmarks.csmith --programs=500 --target_triple=aarch64-linux-gnu --emulator=qemu-aarch64
 
 The programs are csmith's (Debian's packages csmith and libcsmith-dev), which have no undefined behaviour and print a
 checksum of their variables. The policy decides at all of --levels, with the --options of each level;
 `--policy_path=none` is for options alone, and --added for mlgo-clang alone. Programs run in a sandbox with limits on
 time and memory. Those that do not end in time with plain clang, or crash, say nothing: they loop for ever, which
-compilers may take to be impossible. They are counted apart.
+compilers may take to be impossible. They are counted apart. Those for another target are linked statically, and run by
+an emulator such as Debian's qemu-user.
 
 --output_dir keeps a record of each comparison, so that the same command continues where an earlier one ended, and the
 source of each program that fails. Exit status: 1 if a program prints something else, runs too long, or is not compiled
@@ -24,9 +26,10 @@ from pathlib import Path
 from absl import flags
 
 from benchmarks.deployments import policy_requests
+from compiler_opt.corpus.ready_made.cross_compiling import Target
 from compiler_opt.deploy.deployment import Deployment, deploy
 from compiler_opt.deploy.policies import PolicyRequest
-from compiler_opt.errors import ToolchainError
+from compiler_opt.errors import ConfigError, ToolchainError
 from compiler_opt.files import check_folder_writable, exclusive_directory
 from compiler_opt.kept_results import RecordFile, check_conditions
 from compiler_opt.llvm import processes
@@ -36,6 +39,7 @@ from compiler_opt.llvm.sandbox import Sandbox
 from compiler_opt.llvm.scratch import scratch_directory
 from compiler_opt.llvm.spawn import DEFAULT_FILE_BYTES, DEFAULT_MEMORY_BYTES
 from compiler_opt.llvm.toolchain import Toolchain, probe
+from compiler_opt.pass_options.sets import architecture_of
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.tools import entry_point, shared_flags
 from compiler_opt.tools.options_flag import OptionsFlag
@@ -49,6 +53,8 @@ _POLICY_PATH = shared_flags.policy(
 _OPTIONS = OptionsFlag("Options of LLVM's passes that are deployed, too: {forms}.", has_trials=True)
 _ADDED = flags.DEFINE_string("added", "", "Further options of mlgo-clang alone, such as '-mllvm -disable-lsr'.")
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", "csmith", "Folder for records, and for programs that fail.")
+_TARGET_TRIPLE = flags.DEFINE_string("target_triple", None, "The programs' target; by default the compilers' own.")
+_EMULATOR = flags.DEFINE_string("emulator", None, "A program that runs those of --target_triple, such as qemu-aarch64.")
 _INCLUDE = flags.DEFINE_string("csmith_include", "/usr/include/csmith", "Folder of csmith.h.")
 _SEED = shared_flags.seed("csmith: that of the first program; the others count on", 1)
 _NUM_WORKERS = shared_flags.num_workers()
@@ -90,7 +96,14 @@ def entry() -> int:
     csmith = shutil.which("csmith")
     if csmith is None or not (Path(_INCLUDE.value) / "csmith.h").is_file():
         raise ToolchainError(f"csmith: no such program, or no {_INCLUDE.value}/csmith.h; install csmith, libcsmith-dev")
+    if (_TARGET_TRIPLE.value is None) != (_EMULATOR.value is None):
+        raise ConfigError("expected --target_triple and --emulator together: programs for another target are emulated")
+    emulator = [] if _EMULATOR.value is None else [shutil.which(_EMULATOR.value) or ""]
+    if not all(emulator):
+        raise ToolchainError(f"--emulator={_EMULATOR.value}: no such program; qemu-aarch64 is in Debian's qemu-user")
     toolchains = [probe(clang) for clang in _CLANG_PATHS.value]
+    target = Target(_TARGET_TRIPLE.value)
+    architectures = {each.version[0]: architecture_of(target.architecture(each.clang)) for each in toolchains}
     output = Path(_OUTPUT_DIR.value)
     check_folder_writable(output)
     requests = policy_requests(_POLICY_PATH.value, _LEVELS.value)
@@ -106,7 +119,9 @@ def entry() -> int:
             pass_plugin=_OPTIONS.pass_plugin,
         )
         deployed = {
-            str(each.major): {level: list(options) for level, options in each.options.sets.levels.items()}
+            str(each.major): {
+                level: list(each.options.sets.options(level, architectures[each.major])) for level in levels
+            }
             for each in deployment.compilers
         }
         policy = next((policy for policy in deployment.policies if policy.kind != OPTIONS), None)
@@ -118,13 +133,14 @@ def entry() -> int:
             "trials": _OPTIONS.trials,
             "added": _ADDED.value,
             "policy": policy.checksum if policy else "",
+            "target": target.triple or "",
         }
         check_conditions(output / "conditions.json", conditions)
         file = RecordFile(output / "records.jsonl", Record)
         known = {record.seed for record in file.records}
         seeds = range(_SEED.value, _SEED.value + _PROGRAMS.value)
         added = shlex.split(_ADDED.value)
-        trial = Trial(csmith, _INCLUDE.value, deployment, toolchains, levels, added, scratch, output)
+        trial = Trial(csmith, _INCLUDE.value, deployment, toolchains, levels, added, target, emulator, scratch, output)
         missing = [seed for seed in seeds if seed not in known]
         with concurrent.futures.ThreadPoolExecutor(entry_point.num_workers(_NUM_WORKERS.value)) as pool:
             for results in progress_bar(pool.map(trial.run, missing), total=len(missing), unit="program"):
@@ -162,6 +178,8 @@ class Trial:
       toolchains: the compilers.
       levels: optimisation levels, such as `Oz`.
       options: those of mlgo-clang alone.
+      target: of the programs.
+      emulator: the command that runs a program of another target; empty if none is needed.
       scratch: for a folder per program.
       output: for programs that fail.
     """
@@ -172,6 +190,8 @@ class Trial:
     toolchains: Sequence[Toolchain]
     levels: Sequence[str]
     options: Sequence[str]
+    target: Target
+    emulator: Sequence[str]
     scratch: Path
     output: Path
 
@@ -213,16 +233,18 @@ class Trial:
     def _compile(self, compiler: str, options: Sequence[str], program: Path) -> ProcessResult:
         """Compiles the program of this folder to an object, and links that by the plain compiler's defaults."""
         folder, made = program.parent, program.with_suffix(".o")
-        words = ["-w", f"-I{self.include}", *options, "-c", "program.c", "-o", str(made)]
+        words = ["-w", f"-I{self.include}", *self.target.options, *options, "-c", "program.c", "-o", str(made)]
         compiled = _run([compiler, *words], folder, _COMPILE_TIMEOUT_S)
         if not compiled.ok:
             return compiled
-        linked = _run([compiler, str(made), "-o", str(program)], folder, _COMPILE_TIMEOUT_S)
+        # An emulator would look for shared libraries of the target.
+        how = [*self.target.options, "-static"] if self.emulator else []
+        linked = _run([compiler, *how, str(made), "-o", str(program)], folder, _COMPILE_TIMEOUT_S)
         return compiled if linked.ok else linked
 
     def _output(self, program: Path, timeout_s: float) -> tuple[int, bytes] | None:
         """The program's exit status and output; None if it did not end in time."""
-        result = _run([str(program)], program.parent, timeout_s, Sandbox.for_folder(program.parent))
+        result = _run([*self.emulator, str(program)], program.parent, timeout_s, Sandbox.for_folder(program.parent))
         return None if result.timed_out else (result.returncode, result.stdout)
 
 

@@ -168,9 +168,10 @@ def test_a_python_that_does_not_fit(checkout: Checkout) -> None:
 def test_what_the_tests_build_with(checkout: Checkout) -> None:
     checkout.add_python("python3", "3.13")
     checkout.add("dpkg-query", "#!/usr/bin/env bash\nexit 1\n")
-    done = checkout.bootstrap("--both-clangs", "--browser")
+    done = checkout.bootstrap("--both-clangs", "--slow-tests")
     wanted = "ninja-build make ccache g++ valgrind zsh dpkg-dev build-essential binutils-gold clang-tools-22 "
-    wanted += "clang-tools-19 linux-perf csmith libcsmith-dev chromium libclang-rt-22-dev libclang-rt-19-dev"
+    wanted += "clang-tools-19 linux-perf csmith libcsmith-dev chromium qemu-user gcc-aarch64-linux-gnu "
+    wanted += "libc6-dev-arm64-cross libclang-rt-22-dev libclang-rt-19-dev"
     assert done.returncode == 2 and wanted in done.stderr
     for version in (22, 19):
         checkout.add(f"clang-{version}", f"#!/usr/bin/env bash\necho {checkout.directory}\n")

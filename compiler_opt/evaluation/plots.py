@@ -2,28 +2,33 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
-from compiler_opt.evaluation.drawing import (
+from compiler_opt.evaluation.history import Curve, History, smoothed
+from compiler_opt.evaluation.importance import Importance
+from compiler_opt.evaluation.results import DEFAULT, PARTS, Evaluation, ProjectResult
+from compiler_opt.report.drawing import (
     COLORS,
-    PERCENT_TICKS,
     axes_points,
+    count_tick,
     legend,
+    limit_ticks,
+    new_figure,
+    percent_tick,
     percentages,
     side,
     style_axes,
     svg,
     svg_file,
 )
-from compiler_opt.evaluation.history import Curve, History, smoothed
-from compiler_opt.evaluation.importance import Importance
-from compiler_opt.evaluation.results import DEFAULT, PARTS, Evaluation, ProjectResult
 from compiler_opt.report.formatting import change_text, plot_label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _HUES = ("#3d7bd9", "#d9822b", "#2f9e6b", "#d9534a", "#8b5fbf", "#8a8f96", "#c25a9b", "#96922a")
 """Of algorithms; they can be read on white and on black."""
@@ -91,7 +96,7 @@ def _linked_projects(evaluation: Evaluation) -> list[ProjectResult]:
     return sorted(projects, key=lambda project: -(project.linked_change(evaluation.policy) or 0))
 
 
-def _points(axes: Axes, projects: Sequence[ProjectResult], names: Sequence[str]) -> None:
+def _points(axes: "Axes", projects: Sequence[ProjectResult], names: Sequence[str]) -> None:
     """Draws the changes of projects under these policies as points."""
     for marker, name in zip(_MARKERS, names, strict=False):
         known = [project.linked_change(name) for project in projects]
@@ -116,7 +121,7 @@ def change_bars_file(names: Sequence[str], changes: Sequence[float], label: str)
     return svg_file(_change_figure(names, changes, label), "changes")
 
 
-def _change_figure(names: Sequence[str], changes: Sequence[float], label: str) -> Figure:
+def _change_figure(names: Sequence[str], changes: Sequence[float], label: str) -> "Figure":
     figure = _bar_figure(len(names))
     axes = figure.subplots()
     _bars(axes, names[::-1], changes[::-1])
@@ -126,7 +131,7 @@ def _change_figure(names: Sequence[str], changes: Sequence[float], label: str) -
 
 def trade_off(names: Sequence[str], sizes: Sequence[float], costs: Sequence[float], labels: tuple[str, str]) -> Markup:
     """Relative changes of a size and of a cost as points with names, joined in order; both began at the origin."""
-    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    figure = new_figure(9, 3.8)
     axes = figure.subplots()
     x, y = percentages(sizes), percentages(costs)
     axes.plot(x, y, "o-", color=COLORS["accent"], markersize=4, linewidth=1)
@@ -134,18 +139,18 @@ def trade_off(names: Sequence[str], sizes: Sequence[float], costs: Sequence[floa
     for name, place in zip(names, zip(x, y, strict=True), strict=True):
         axes.annotate(name, place, (4, 4), textcoords="offset points", color=COLORS["muted"], fontsize=8)
     axes.axhline(0, color=COLORS["muted"], linewidth=0.8)
-    axes.yaxis.set_major_formatter(PERCENT_TICKS)
+    axes.yaxis.set_major_formatter(percent_tick)
     axes.set_ylabel(labels[1], color=COLORS["muted"], fontsize=9)
     style_axes(axes, labels[0], zero_line=True, grid="y")
     return svg(figure, "trade-off")
 
 
-def _bar_figure(num_bars: int) -> Figure:
-    return Figure(figsize=(9, 0.9 + 0.34 * max(2, num_bars)), layout="constrained")
+def _bar_figure(num_bars: int) -> "Figure":
+    return new_figure(9, 0.9 + 0.34 * max(2, num_bars))
 
 
 def _bars(
-    axes: Axes, names: Sequence[str], changes: Sequence[float], points: Sequence[Sequence[float]] | None = None
+    axes: "Axes", names: Sequence[str], changes: Sequence[float], points: Sequence[Sequence[float]] | None = None
 ) -> None:
     """Draws relative changes as bars, the last on top; their texts are beyond these points, too."""
     percent = percentages(changes)
@@ -179,7 +184,7 @@ def _bars(
 def module_distribution(evaluation: Evaluation) -> Markup:
     """Histogram of the modules' changes of object text."""
     changes = 100 * np.array([module.change(evaluation.policy) for module in evaluation.modules])
-    figure = Figure(figsize=(4.6, 3.1), layout="constrained")
+    figure = new_figure(4.6, 3.1)
     axes = figure.subplots()
     if len(changes):
         reach = max(0.5, float(np.quantile(np.abs(changes), 0.99)))
@@ -204,7 +209,7 @@ def module_distribution(evaluation: Evaluation) -> Markup:
             fontsize=9,
             color=COLORS["accent"],
         )
-    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    limit_ticks(axes.yaxis, 5, integer=True)
     axes.set_ylabel("modules", color=COLORS["muted"], fontsize=9)
     style_axes(axes, "change of object text (outliers in the outer bars)", grid="y")
     return svg(figure, "modules")
@@ -215,16 +220,15 @@ def size_scatter(evaluation: Evaluation) -> Markup:
     modules = [module for module in evaluation.modules if module.output(DEFAULT).text_bytes > 0]
     sizes = np.array([module.output(DEFAULT).text_bytes for module in modules], float)
     changes = 100 * np.array([module.change(evaluation.policy) for module in modules])
-    figure = Figure(figsize=(4.6, 3.1), layout="constrained")
+    figure = new_figure(4.6, 3.1)
     axes = figure.subplots()
     axes.scatter(sizes, changes, s=11, c=[side(change) for change in changes] or None, alpha=0.55, linewidths=0)
     axes.axhline(0, color=COLORS["muted"], linewidth=0.8)
     axes.set_xscale("log")
     # Powers of ten have exponents that nobody can read on a narrow screen.
-    plain, nothing = FuncFormatter(lambda value, _: f"{value:,.0f}"), NullFormatter()
-    axes.xaxis.set_major_formatter(plain)
-    axes.xaxis.set_minor_formatter(plain if len(sizes) and sizes.max() < 5 * sizes.min() else nothing)
-    axes.yaxis.set_major_formatter(PERCENT_TICKS)
+    axes.xaxis.set_major_formatter(count_tick)
+    axes.xaxis.set_minor_formatter(count_tick if len(sizes) and sizes.max() < 5 * sizes.min() else "")
+    axes.yaxis.set_major_formatter(percent_tick)
     axes.set_ylabel("change of object text", color=COLORS["muted"], fontsize=9)
     style_axes(axes, "object text of the module under the default, bytes", percent=False, grid="y")
     return svg(figure, "sizes")
@@ -234,7 +238,7 @@ def training_curve(history: History | None) -> Markup | None:
     """Reward over compilations: the mean, thin lines for each project, and validation; None without rewards."""
     if history is None or not history.reward.values:
         return None
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    figure = new_figure(9, 3.2)
     axes = figure.subplots()
     window = max(1, len(history.reward.values) // 20)
     for number, curve in enumerate(history.projects):
@@ -257,10 +261,10 @@ def training_curve(history: History | None) -> Markup | None:
         )
     axes.axhline(0, color=COLORS["muted"], linewidth=0.8)
     axes.set_ylabel("reward (relative reduction of the score)", color=COLORS["muted"], fontsize=9)
-    axes.yaxis.set_major_formatter(PERCENT_TICKS)
+    axes.yaxis.set_major_formatter(percent_tick)
     style_axes(axes, "compilations", percent=False, grid="y")
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    limit_ticks(axes.xaxis, 6, integer=True)
+    axes.xaxis.set_major_formatter(count_tick)
     legend(axes, ncols=3)
     return svg(figure, "training")
 
@@ -277,7 +281,7 @@ def comparison_curves(
       complete: of each run, whether it is complete.
       label: of the vertical axis.
     """
-    figure = Figure(figsize=(9, 4.6), layout="constrained")
+    figure = new_figure(9, 4.6)
     means, ends = figure.subplots(1, 2, sharey=True, width_ratios=[3, max(0.6, 0.28 * len(curves))])
     for number, (name, runs) in enumerate(curves.items()):
         color = _HUES[number % len(_HUES)]
@@ -303,11 +307,11 @@ def comparison_curves(
     for axes in (means, ends):
         axes.axhline(0, color=COLORS["muted"], linewidth=0.8)
     means.set_ylabel(label, color=COLORS["muted"], fontsize=9)
-    means.yaxis.set_major_formatter(PERCENT_TICKS)
+    means.yaxis.set_major_formatter(percent_tick)
     style_axes(means, "compilations", percent=False, grid="y")
     style_axes(ends, "each run's end", percent=False, grid="y")
-    means.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    means.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    limit_ticks(means.xaxis, 6, integer=True)
+    means.xaxis.set_major_formatter(count_tick)
     ends.set_xticks(range(len(curves)), [plot_label(name.split()[0], _MAX_TICK_LABEL) for name in curves], rotation=90)
     ends.set_xlim(-0.7, max(1, len(curves)) - 0.3)
     if curves:
@@ -344,5 +348,5 @@ def importance_bars(importances: Sequence[Importance]) -> str:
     axes.set_xlim(0, 105 * max(float(bounds.max()), 1e-3))
     style_axes(axes, "decisions that change when the feature is shuffled")
     # Shares have no sign.
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
+    axes.xaxis.set_major_formatter("{x:g}%")
     return svg_file(figure, "importance")

@@ -2,17 +2,18 @@
 
 import io
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compiler_opt.corpus.statistics import QUANTILES, Statistics
+from compiler_opt.report.drawing import count_tick, limit_ticks, new_figure
 from compiler_opt.report.formatting import count_text, plot_label
 from compiler_opt.report.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 NUMBERS: Mapping[str, str] = {
     "functions": "functions",
@@ -73,7 +74,7 @@ def plots(statistics: Statistics) -> dict[str, bytes]:
 def _distributions(statistics: Statistics) -> bytes:
     """A histogram over the modules for each number, on a logarithmic scale."""
     numbers = [number for number in NUMBERS if len(statistics.values(number))]
-    figure = Figure(figsize=(9, 2.6 * ((len(numbers) + 1) // 2)), layout="constrained")
+    figure = new_figure(9, 2.6 * ((len(numbers) + 1) // 2))
     grid = figure.subplots((len(numbers) + 1) // 2, 2, squeeze=False)
     for axes in grid.flat[len(numbers) :]:
         axes.set_visible(False)
@@ -87,7 +88,7 @@ def _distributions(statistics: Statistics) -> bytes:
         axes.hist(np.maximum(values, 0.7), edges, color=_BARS)
         axes.set_xscale("log")
         axes.axvline(max(0.7, float(np.median(values))), color=_INK, linewidth=1)
-        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+        limit_ticks(axes.yaxis, 5, integer=True)
         axes.set_ylabel("modules", color=_MUTED, fontsize=9)
         _style(axes, f"{NUMBERS[number]} (line: median {_text(round(float(np.median(values))))})", "y")
     return _png(figure)
@@ -98,20 +99,20 @@ def _projects(statistics: Statistics) -> bytes:
     counts = dict(list(statistics.count_by("project").items())[:_MAX_BARS])
     names = list(counts)[::-1]
     places = np.arange(len(names))
-    figure = Figure(figsize=(9, 0.9 + 0.26 * max(2, len(names))), layout="constrained")
+    figure = new_figure(9, 0.9 + 0.26 * max(2, len(names)))
     modules, instructions = figure.subplots(1, 2, sharey=True)
     modules.barh(places, [counts[name] for name in names], color=_BARS, height=0.7)
-    modules.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    limit_ticks(modules.xaxis, 5, integer=True)
     modules.set_yticks(places, [plot_label(name) for name in names])
     _style(modules, "modules", "x")
     instructions.barh(places, [statistics.total("instructions", name) or 0 for name in names], color=_BARS, height=0.7)
-    instructions.xaxis.set_major_locator(MaxNLocator(4))
-    instructions.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    limit_ticks(instructions.xaxis, 4)
+    instructions.xaxis.set_major_formatter(count_tick)
     _style(instructions, "instructions", "x")
     return _png(figure)
 
 
-def _style(axes: Axes, label: str, grid: Literal["x", "y"]) -> None:
+def _style(axes: "Axes", label: str, grid: Literal["x", "y"]) -> None:
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(_GRID)
@@ -121,7 +122,9 @@ def _style(axes: Axes, label: str, grid: Literal["x", "y"]) -> None:
     axes.set_xlabel(label, color=_INK, fontsize=9)
 
 
-def _png(figure: Figure) -> bytes:
+def _png(figure: "Figure") -> bytes:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     buffer = io.BytesIO()
     # Metadata would include Matplotlib's version, which differs between machines.
     FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})

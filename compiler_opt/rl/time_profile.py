@@ -16,9 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from compiler_opt.collect.groups import RolloutBatch
 from compiler_opt.errors import OutputError
 from compiler_opt.evaluation.history import number
+from compiler_opt.report.drawing import new_figure
 from compiler_opt.report.table import Table
 
 PICTURE_FILE = "profile.svg"
@@ -101,11 +104,7 @@ def write_picture(entries: Sequence[Mapping[str, Any]], path: Path) -> None:
     Raises:
       OutputError: the file cannot be written.
     """
-    # Slow to import, and only needed here.
-    import numpy as np
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 6), layout="constrained")
+    figure = new_figure(9, 6)
     entries = [entry for entry in entries if all(isinstance(entry.get(key), dict) for key in ("worker_s", "host_s"))]
     iterations = [entry["iteration"] for entry in entries]
     titles = (("worker_s", "workers", _WORKERS), ("host_s", "the learner's process", _HOST))

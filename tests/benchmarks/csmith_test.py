@@ -57,3 +57,19 @@ def test_other_output_is_found(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout.endswith("/3.c: other output at -Oz, clang-22\n")
     assert (output / "3.c").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_programs_of_another_target_are_emulated(tmp_path: Path) -> None:
+    """With the options that ship for it, other than those for x86-64."""
+    output, words = tmp_path / "records", ("--programs=1", "--seed=3", "--levels=Oz")
+    done = _run(output, *words, "--target_triple=aarch64-linux-gnu", "--emulator=qemu-aarch64")
+    assert done.returncode == 0, done.stderr
+    assert " -Oz: 1 objects differ; programs: 1 equal\n  with " in done.stdout
+    assert json.loads((output / "conditions.json").read_text())["target"] == "aarch64-linux-gnu"
+    done = _run(tmp_path / "others", *words, "--target_triple=aarch64-linux-gnu")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--target_triple and --emulator together" in done.stderr
+    done = _run(tmp_path / "others", *words, "--target_triple=aarch64-linux-gnu", "--emulator=qemu-nothing")
+    assert "--emulator=qemu-nothing: no such program" in done.stderr

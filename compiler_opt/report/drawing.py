@@ -1,22 +1,24 @@
-"""What all plots of reports share: colours, axes, and the way into a page.
+"""What plots share: figures, ticks, colours, and the way into a page.
 
 Colours are drawn as placeholders and replaced by CSS variables of the page, so that plots follow its light or dark
 theme. Text stays text, in the page's font.
+
+Matplotlib is imported by the first figure, since that takes longer than all other imports of a command together.
 """
 
 import io
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, cast
 
-import matplotlib as mpl
 from markupsafe import Markup
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from compiler_opt.report.formatting import MINUS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 COLORS = {
     "text": "#010101",
@@ -36,11 +38,34 @@ _ON_WHITE = {
     "neutral": "#a4a9b0",
     "accent": "#2d66c3",
 }
-PERCENT_TICKS = FuncFormatter(lambda value, _: f"{value:+g}%".replace("-", MINUS) if value else "0%")
-
-
 _TICK_POINTS = 42
 """The width of a label such as `+1000%` and of the space around it."""
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """A figure of so many inches, whose parts do not overlap."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def limit_ticks(axis: "Axis", count: int, *, integer: bool = False) -> None:
+    """Draws at most `count` intervals between ticks; with `integer`, only at whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(count, integer=integer))
+
+
+def percent_tick(value: float, position: float | None = None) -> str:
+    """A tick's label, as Matplotlib asks for it."""
+    del position
+    return f"{value:+g}%".replace("-", MINUS) if value else "0%"
+
+
+def count_tick(value: float, position: float | None = None) -> str:
+    """The same for a number of things."""
+    del position
+    return f"{value:,.0f}"
 
 
 def percentages(values: Sequence[float]) -> list[float]:
@@ -52,7 +77,7 @@ def side(change: float) -> str:
 
 
 def style_axes(
-    axes: Axes, label: str, *, percent: bool = True, zero_line: bool = False, grid: Literal["x", "y"] = "x"
+    axes: "Axes", label: str, *, percent: bool = True, zero_line: bool = False, grid: Literal["x", "y"] = "x"
 ) -> None:
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
@@ -64,13 +89,13 @@ def style_axes(
     axes.set_axisbelow(True)
     axes.set_xlabel(label, color=COLORS["muted"], fontsize=9)
     if percent:
-        axes.xaxis.set_major_locator(MaxNLocator(6))
-        axes.xaxis.set_major_formatter(PERCENT_TICKS)
+        limit_ticks(axes.xaxis, 6)
+        axes.xaxis.set_major_formatter(percent_tick)
     if zero_line:
         axes.axvline(0, color=COLORS["muted"], linewidth=0.8)
 
 
-def legend(axes: Axes, ncols: int) -> None:
+def legend(axes: "Axes", ncols: int) -> None:
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(0, 1),
@@ -84,7 +109,7 @@ def legend(axes: Axes, ncols: int) -> None:
     )
 
 
-def svg_file(figure: Figure, name: str) -> str:
+def svg_file(figure: "Figure", name: str) -> str:
     """The figure as an SVG file on white, which other pages can show."""
     figure.patch.set_alpha(1)
     svg = _drawn(figure, name)
@@ -93,15 +118,18 @@ def svg_file(figure: Figure, name: str) -> str:
     return svg
 
 
-def axes_points(axes: Axes) -> float:
+def axes_points(axes: "Axes") -> float:
     """The width of axes as the layout makes it, without labels."""
-    figure = axes.figure
-    assert isinstance(figure, Figure)  # reports have no figures in figures
+    figure = cast("Figure", axes.figure)  # reports have no figures in figures
     figure.draw_without_rendering()
     return float(axes.get_window_extent().width * 72 / figure.dpi)
 
 
-def _drawn(figure: Figure, name: str) -> str:
+def _drawn(figure: "Figure", name: str) -> str:
+    import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.ticker import MaxNLocator
+
     for axes in figure.axes:
         locator = axes.xaxis.get_major_locator()
         if isinstance(locator, MaxNLocator):
@@ -113,7 +141,7 @@ def _drawn(figure: Figure, name: str) -> str:
     return buffer.getvalue()
 
 
-def svg(figure: Figure, name: str) -> Markup:
+def svg(figure: "Figure", name: str) -> Markup:
     """The figure as an `<svg>` element without size and background, with CSS variables as colours."""
     figure.patch.set_alpha(0)
     for axes in figure.axes:
