@@ -39,7 +39,7 @@ class Record:
       package: the source package.
       level: such as `Oz`; `Oz-flto=thin` with link-time optimisation.
       way: `PLAIN`, `DEPLOYED` or `NEVER_WORSE`.
-      failure: why it failed; empty if it was built and its tests passed.
+      failure: why it failed; empty if it was built by the compiler, and its tests passed.
       tests: how many passed, where its log has them in a form that is known.
       cpu_s: user and system seconds of the build and the tests.
       files: by path in the binary packages, the text bytes of each program and shared library: code, constants, unwind
@@ -130,13 +130,16 @@ def build(
     # With the same path in both ways: some packages print it.
     shutil.copytree(source, place / "package", symlinks=True)
     added = f"-{level}".replace("-flto", " -fuse-ld=lld -flto")
-    commands = {name: f'{shlex.quote(str(path))} "$@"' for name, path in tools.items()}
-    commands |= {name: f"{commands[name]} {added}" for name in COMPILERS}
+    ran = place / "a compiler ran"
+    commands = {name: f'exec {shlex.quote(str(path))} "$@"' for name, path in tools.items()}
+    # With one argument, such as -dumpmachine, it is only asked for something.
+    noted = f"[ $# -eq 1 ] || : > {shlex.quote(str(ran))}"
+    commands |= {name: f"{noted}\n{commands[name]} {added}" for name in COMPILERS}
     for name, command in commands.items():
         for prefix in ("", "x86_64-linux-gnu-"):
             script = place / "bin" / f"{prefix}{name}"
             script.parent.mkdir(exist_ok=True)
-            script.write_text(f"#!/bin/sh\nexec {command}\n")
+            script.write_text(f"#!/bin/sh\n{command}\n")
             script.chmod(0o755)
     package_build = ["dpkg-buildpackage", "--target=binary", "--no-sign"]
     environment = {
@@ -153,6 +156,8 @@ def build(
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     text = log.read_text(errors="replace")
     failure = "" if done.ok else f"{done.describe()[:200]}; see {log.name}"
+    if not (failure or ran.exists()):
+        failure = f"its build runs no compiler that it finds on PATH; see {log.name}"
     files = _files(place / "package" / "debian")
     warnings = len(re.findall(r"^[^ :]+:\d+:\d+: warning: ", text, re.MULTILINE))
     record = Record(package, level, way, failure, count_passed(text), cpu_s, files, warnings, language)

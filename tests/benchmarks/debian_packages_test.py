@@ -51,11 +51,11 @@ int main(int count, char **words) {
 """
 
 
-def _make_package(folder: Path, source: str) -> None:
+def _make_package(folder: Path, source: str, rules: str = _RULES) -> None:
     package = folder / "source" / "sum" / "sum-1"
     shutil.rmtree(package, ignore_errors=True)
     (package / "debian" / "source").mkdir(parents=True)
-    for name, text in {"rules": _RULES, "control": _CONTROL, "changelog": _CHANGELOG}.items():
+    for name, text in {"rules": rules, "control": _CONTROL, "changelog": _CHANGELOG}.items():
         (package / "debian" / name).write_text(text)
     (package / "debian" / "rules").chmod(0o755)
     (package / "debian" / "source" / "format").write_text("3.0 (native)\n")
@@ -77,6 +77,9 @@ def test_a_package_is_built_at_the_level_by_the_compiler(toolchain: Toolchain, t
     failed = build("sum", "Oz", "mlgo", tools, tmp_path, 1)
     assert "exit status 2" in failed.failure and failed.failure.endswith("; see sum-Oz-mlgo.log")
     assert "Error 3" in (tmp_path / "logs" / "sum-Oz-mlgo.log").read_text()
+    _make_package(tmp_path, _SUM, _RULES.replace("\tgcc", "\t/usr/bin/gcc"))
+    others = build("sum", "Oz", "plain", tools, tmp_path, 1)
+    assert others.failure == "its build runs no compiler that it finds on PATH; see sum-Oz-plain.log" and others.files
 
 
 def test_tests_are_counted_as_their_runners_report_them() -> None:
