@@ -109,6 +109,9 @@ def entry() -> int:
     requests = policy_requests(_POLICY_PATH.value, _LEVELS.value)
     levels = PolicyRequest(levels=_LEVELS.value).levels or ()
     with scratch_directory() as scratch, exclusive_directory(output, "--output_dir"):
+        if emulator:
+            for toolchain in toolchains:
+                _check_links(toolchain, target, scratch)
         clangs = [toolchain.clang for toolchain in toolchains]
         deployment = deploy(
             requests,
@@ -165,6 +168,23 @@ def entry() -> int:
     for record in failed:
         entry_point.echo(f"{output}/{record.seed}.c: {record.outcome} at -{record.level}, clang-{record.major}")
     return int(bool(failed))
+
+
+def _static(target: Target) -> list[str]:
+    """Options for linking: an emulator would look for shared libraries of the target."""
+    return [*target.options, "-static"]
+
+
+def _check_links(toolchain: Toolchain, target: Target, scratch: Path) -> None:
+    """Raises ToolchainError if the compiler links no program for the target."""
+    source = scratch / "empty.c"
+    source.write_text("int main(void) { return 0; }\n")
+    linked = _run([str(toolchain.clang), *_static(target), str(source), "-o", str(scratch / "empty")], scratch)
+    if not linked.ok:
+        raise ToolchainError(
+            f"--target_triple={target.triple}: {toolchain.clang} links no program for it; install its C library and "
+            f"libgcc, for AArch64 Debian's gcc-aarch64-linux-gnu and libc6-dev-arm64-cross: {linked.describe()}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,8 +257,7 @@ class Trial:
         compiled = _run([compiler, *words], folder, _COMPILE_TIMEOUT_S)
         if not compiled.ok:
             return compiled
-        # An emulator would look for shared libraries of the target.
-        how = [*self.target.options, "-static"] if self.emulator else []
+        how = _static(self.target) if self.emulator else []
         linked = _run([compiler, *how, str(made), "-o", str(program)], folder, _COMPILE_TIMEOUT_S)
         return compiled if linked.ok else linked
 

@@ -106,7 +106,7 @@ def entry() -> None:
     setup = setup.restricted(recorded)
     with WorkerPool(setup.run.toolchain, setup.run.problem) as pool:
         # Trainings find it in the folder, and do not measure it again.
-        _ = dataclasses.replace(setup.run, root_dir=folder, pool=pool).baseline
+        _ = dataclasses.replace(setup.run, root_dir=folder, pool=pool).baseline()
     conditions = Conditions(death_rate=_DEATHS.value, straggler_rate=_STRAGGLERS.value, disk_s=_DISK_MS.value / 1000)
     if _REAL.value:
         _compare(setup, folder)

@@ -73,3 +73,6 @@ def test_programs_of_another_target_are_emulated(tmp_path: Path) -> None:
     assert "--target_triple and --emulator together" in done.stderr
     done = _run(tmp_path / "others", *words, "--target_triple=aarch64-linux-gnu", "--emulator=qemu-nothing")
     assert "--emulator=qemu-nothing: no such program" in done.stderr
+    done = _run(tmp_path / "others", *words, "--target_triple=sparc64-linux-gnu", "--emulator=qemu-aarch64")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--target_triple=sparc64-linux-gnu: " in done.stderr and "links no program for it" in done.stderr
