@@ -1,19 +1,13 @@
-"""Statistics of a corpus as tables for the terminal and as PNG plots."""
+"""Statistics of a corpus as tables for the terminal and as plots."""
 
-import io
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from compiler_opt.corpus.statistics import QUANTILES, Statistics
-from compiler_opt.report.drawing import count_tick, limit_ticks, new_figure
+from compiler_opt.report.drawing import COLORS, count_tick, limit_ticks, new_figure, style_axes, svg_file
 from compiler_opt.report.formatting import count_text, plot_label
 from compiler_opt.report.table import Table
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NUMBERS: Mapping[str, str] = {
     "functions": "functions",
@@ -24,7 +18,6 @@ NUMBERS: Mapping[str, str] = {
 }
 """Counts of a module and their headings."""
 
-_INK, _MUTED, _GRID, _BARS = "#222222", "#666666", "#dddddd", "#4878a8"
 _MAX_BARS = 40
 _SHOWN_COPIES = 3
 
@@ -66,12 +59,12 @@ def _copies(statistics: Statistics) -> list[str]:
     return lines
 
 
-def plots(statistics: Statistics) -> dict[str, bytes]:
-    """PNG files by name: distributions over modules, and sizes of projects."""
-    return {"modules.png": _distributions(statistics), "projects.png": _projects(statistics)}
+def plots(statistics: Statistics) -> dict[str, str]:
+    """SVG files by name: distributions over modules, and sizes of projects."""
+    return {"modules.svg": _distributions(statistics), "projects.svg": _projects(statistics)}
 
 
-def _distributions(statistics: Statistics) -> bytes:
+def _distributions(statistics: Statistics) -> str:
     """A histogram over the modules for each number, on a logarithmic scale."""
     numbers = [number for number in NUMBERS if len(statistics.values(number))]
     figure = new_figure(9, 2.6 * ((len(numbers) + 1) // 2))
@@ -85,50 +78,34 @@ def _distributions(statistics: Statistics) -> bytes:
         if len(some) < len(values):
             # Modules with a count of 0 get a bar of their own, left of 1.
             edges = np.concatenate([[0.5], edges])
-        axes.hist(np.maximum(values, 0.7), edges, color=_BARS)
+        axes.hist(np.maximum(values, 0.7), edges, color=COLORS["accent"])
         axes.set_xscale("log")
-        axes.axvline(max(0.7, float(np.median(values))), color=_INK, linewidth=1)
+        axes.axvline(max(0.7, float(np.median(values))), color=COLORS["text"], linewidth=1)
         limit_ticks(axes.yaxis, 5, integer=True)
-        axes.set_ylabel("modules", color=_MUTED, fontsize=9)
-        _style(axes, f"{NUMBERS[number]} (line: median {_text(round(float(np.median(values))))})", "y")
-    return _png(figure)
+        axes.set_ylabel("modules", color=COLORS["muted"], fontsize=9)
+        label = f"{NUMBERS[number]} (line: median {_text(round(float(np.median(values))))})"
+        style_axes(axes, label, percent=False, grid="y")
+    return svg_file(figure, "modules")
 
 
-def _projects(statistics: Statistics) -> bytes:
+def _projects(statistics: Statistics) -> str:
     """Bars of modules and of instructions for each project."""
     counts = dict(list(statistics.count_by("project").items())[:_MAX_BARS])
     names = list(counts)[::-1]
     places = np.arange(len(names))
     figure = new_figure(9, 0.9 + 0.26 * max(2, len(names)))
     modules, instructions = figure.subplots(1, 2, sharey=True)
-    modules.barh(places, [counts[name] for name in names], color=_BARS, height=0.7)
+    modules.barh(places, [counts[name] for name in names], color=COLORS["accent"], height=0.7)
     limit_ticks(modules.xaxis, 5, integer=True)
     modules.set_yticks(places, [plot_label(name) for name in names])
-    _style(modules, "modules", "x")
-    instructions.barh(places, [statistics.total("instructions", name) or 0 for name in names], color=_BARS, height=0.7)
+    style_axes(modules, "modules", percent=False)
+    instructions.barh(
+        places, [statistics.total("instructions", name) or 0 for name in names], color=COLORS["accent"], height=0.7
+    )
     limit_ticks(instructions.xaxis, 4)
     instructions.xaxis.set_major_formatter(count_tick)
-    _style(instructions, "instructions", "x")
-    return _png(figure)
-
-
-def _style(axes: "Axes", label: str, grid: Literal["x", "y"]) -> None:
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(_GRID)
-    axes.tick_params(colors=_MUTED, labelsize=9, length=0, which="both")
-    axes.grid(axis=grid, color=_GRID, linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.set_xlabel(label, color=_INK, fontsize=9)
-
-
-def _png(figure: "Figure") -> bytes:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    buffer = io.BytesIO()
-    # Metadata would include Matplotlib's version, which differs between machines.
-    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
-    return buffer.getvalue()
+    style_axes(instructions, "instructions", percent=False)
+    return svg_file(figure, "projects")
 
 
 def _text(count: int | None) -> str:

@@ -82,7 +82,7 @@ def style_axes(
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(COLORS["grid"])
-    axes.tick_params(colors=COLORS["muted"], labelsize=9, length=0)
+    axes.tick_params(colors=COLORS["muted"], labelsize=9, length=0, which="both")
     for tick in axes.get_yticklabels():
         tick.set_color(COLORS["text"])
     axes.grid(axis=grid, color=COLORS["grid"], linewidth=0.7)

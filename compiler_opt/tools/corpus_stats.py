@@ -15,7 +15,7 @@ from compiler_opt.collect.baseline import count_decisions
 from compiler_opt.collect.workers import WorkerPool
 from compiler_opt.corpus import statistics
 from compiler_opt.corpus.statistics import Statistics
-from compiler_opt.files import exclusive_directory, write_atomically, write_json, write_text
+from compiler_opt.files import exclusive_directory, write_json, write_text
 from compiler_opt.progress_bar import progress_bar
 from compiler_opt.report import corpus_report
 from compiler_opt.report.table import csv_text
@@ -54,7 +54,7 @@ def entry() -> None:
             write_json(output / "statistics.json", content)
             write_text(output / "modules.csv", csv_text(content["modules"]))
             for name, picture in corpus_report.plots(result).items():
-                write_atomically(output / name, picture)
+                write_text(output / name, picture)
 
 
 if __name__ == "__main__":
