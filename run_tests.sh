@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Lint, format, types and tests: `./run_tests.sh [--slow] [pytest arguments]`
+# Lint, format, types and tests: `./run_tests.sh [--ci|--slow] [pytest arguments]`. Without one, the tests of a few minutes;
+# with --ci also those that every change must pass; with --slow all.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-selection=(-m "not slow") needed=()
-if [ "${1:-}" = --slow ]; then
-  selection=() needed=(--slow-tests)
-  shift
-fi
+selection=(-m "not slow and not ci") needed=()
+case ${1:-} in
+  --ci) selection=(-m "not slow") && shift ;;
+  --slow) selection=() needed=(--slow-tests) && shift ;;
+esac
 
 ./bootstrap.sh --both-clangs --plugin "${needed[@]}"
 export PATH="$PWD/.venv/bin:$PATH"

@@ -111,6 +111,7 @@ def test_paths_may_be_strings() -> None:
     assert _is_path_only(Path | None) and _is_path_only(str | Sequence[Path])
 
 
+@pytest.mark.ci
 def test_loading_by_strings(tmp_path: Path) -> None:
     name = pretrained.names("inlining")[0]
     forms: list[Path | str] = [f"pretrained:{name}", str(pretrained.path(name)), pretrained.path(name)]

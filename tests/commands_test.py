@@ -128,6 +128,7 @@ def test_no_such_verb(
     assert capsys.readouterr() == ("", f"error: expected a verb, found {words.split()[0]!r}; {answer}\n")
 
 
+@pytest.mark.ci
 def test_a_verb_has_its_own_flags_and_mistakes() -> None:
     helped = compiler_opt("doctor", "--help")
     assert (helped.returncode, helped.stderr) == (0, "")
@@ -167,6 +168,7 @@ def path_fixture(tmp_path: Path) -> str:
     return f"{tmp_path}:{os.environ['PATH']}"
 
 
+@pytest.mark.ci
 def test_bash_completes(path: str) -> None:
     script = """
     source <(compiler_opt --completion=bash)
@@ -193,6 +195,7 @@ def test_bash_completes(path: str) -> None:
     ]
 
 
+@pytest.mark.ci
 def test_zsh_completes(path: str) -> None:
     """What it would offer, printed in place of zsh's own functions, which need a terminal."""
     script = """

@@ -83,6 +83,7 @@ def test_links_out_of_the_documents(tree: Path, tmp_path: Path) -> None:
     assert "the data (<code>docs/data</code>)" in page
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("link", "reported"),
     [
@@ -102,6 +103,7 @@ def test_a_broken_link_fails_the_build(link: str, reported: str, tree: Path, tmp
     assert "'page.md'" in warning and f"'{reported}'" in warning
 
 
+@pytest.mark.ci
 def test_a_page_outside_of_the_navigation_fails_the_build(tree: Path, tmp_path: Path) -> None:
     (tree / "docs/forgotten.md").write_text("# Forgotten\n")
     built = build(tree, tmp_path / "site")

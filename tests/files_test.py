@@ -282,6 +282,7 @@ def _umask() -> int:
     return value
 
 
+@pytest.mark.ci
 def test_the_folder_exists_at_every_moment(tmp_path: Path) -> None:
     """After the writer is killed at any moment, either the old folder or the new one exists."""
     _replace(tmp_path / "place", "first")

@@ -100,6 +100,7 @@ def corpus_fixture(installed: Installation) -> Path:
     return corpus
 
 
+@pytest.mark.ci
 def test_gin_files_are_found_by_name(installed: Installation) -> None:
     imported, *names = installed.run("python", "-c", GIN).split()
     assert Path(imported).is_relative_to(installed.environment)

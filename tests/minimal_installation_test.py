@@ -113,6 +113,7 @@ FIRST = ("evaluate", "export_policy")
 """They import what the others import."""
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "command", [pytest.param(name, marks=() if name in FIRST else pytest.mark.slow) for name in WORKING]
 )
@@ -145,6 +146,7 @@ NEEDING = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("command", NEEDING)
 def test_a_command_that_trains_says_what_it_lacks(command: str, python: Path, place: Path) -> None:
     module, flags = NEEDING[command]

@@ -143,6 +143,7 @@ def gin_files() -> list[str]:
     return sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.gin"))
 
 
+@pytest.mark.ci
 def test_a_wheel_has_the_command_and_the_policies_that_ship(tmp_path: Path) -> None:
     """With two policies in a copy of this project, its wheel, unpacked elsewhere, finds both, and has one command."""
     project, built, installed = (tmp_path / name for name in ("project", "built", "installed"))

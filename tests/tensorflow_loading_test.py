@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 _INTERRUPTED_IMPORT = """
 import gc, os, signal, sys
 signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
@@ -19,6 +21,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.ci
 def test_interrupts_during_the_import_take_effect_after_it() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _INTERRUPTED_IMPORT],

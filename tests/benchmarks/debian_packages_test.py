@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from benchmarks.debian_packages import (
     COMPILERS,
     Record,
@@ -63,6 +65,7 @@ def _make_package(folder: Path, source: str, rules: str = _RULES) -> None:
     (package / "part.c").write_text(_PART)
 
 
+@pytest.mark.ci
 def test_a_package_is_built_at_the_level_by_the_compiler(toolchain: Toolchain, tmp_path: Path) -> None:
     tools = dict.fromkeys(COMPILERS, toolchain.clang)
     tools |= llvm_tools(toolchain)

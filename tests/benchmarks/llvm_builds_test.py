@@ -66,6 +66,7 @@ def _builds(toolchain: Toolchain, folder: Path) -> list[LlvmBuild]:
     ]
 
 
+@pytest.mark.ci
 def test_the_front_end_runs_once_for_all_ways(toolchain: Toolchain, source: Path, tmp_path: Path) -> None:
     builds = _builds(toolchain, tmp_path)
     plain = builds[0]
@@ -87,6 +88,7 @@ def test_the_front_end_runs_once_for_all_ways(toolchain: Toolchain, source: Path
     assert read_parts(found) == read_parts(directly)
 
 
+@pytest.mark.ci
 def test_a_build_goes_on(toolchain: Toolchain, source: Path, tmp_path: Path) -> None:
     [plain, _] = _builds(toolchain, tmp_path)
     plain.configure(source, [])

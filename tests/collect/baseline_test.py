@@ -120,6 +120,7 @@ def test_runs_share_what_they_measure_by_content(toolchain: Toolchain, tmp_path:
     assert shared_file(second, toolchain.clang, {}, tmp_path / "shared") is None
 
 
+@pytest.mark.ci
 def test_decisions_are_counted(toolchain: Toolchain, tmp_path: Path) -> None:
     problem = problems.load("inlining")
     (tmp_path / "corpus").mkdir()

@@ -126,6 +126,7 @@ def _check_same(found: Rollout, expected: Rollout) -> None:
     assert repr(found.trajectory.sites) == repr(expected.trajectory.sites)
 
 
+@pytest.mark.ci
 def test_a_greedy_network_decides_as_over_the_channel(place: Place) -> None:
     policy = BinaryPolicy(place.weights)
     for module in (_AREA, "plain/data.c.o"):
@@ -141,6 +142,7 @@ def test_a_greedy_network_decides_as_over_the_channel(place: Place) -> None:
     assert [path.name for path in (place.root / "policies").iterdir()] == [policy.key]
 
 
+@pytest.mark.ci
 def test_a_network_with_a_margin_rebuilds_the_default(place: Place) -> None:
     differences = np.diff(_logits(place, BinaryPolicy(place.weights)), axis=1)[:, 0]
     policy = BinaryPolicy(place.weights.with_margin(float(np.median(np.abs(differences)))))
@@ -160,6 +162,7 @@ def _logits(place: Place, policy: BinaryPolicy) -> np.ndarray:
     return policy.logits(trajectory.features())
 
 
+@pytest.mark.ci
 def test_without_a_model_the_default_decides(place: Place) -> None:
     default = DefaultPolicy(_INLINING)
     development = place.rollout(_AREA, default, _DEVELOPMENT)
@@ -170,6 +173,7 @@ def test_without_a_model_the_default_decides(place: Place) -> None:
     assert content == place.object.read_bytes()
 
 
+@pytest.mark.ci
 def test_a_network_that_samples(place: Place) -> None:
     policy = BinaryPolicy(place.weights, temperature=20.0)
     results = [place.rollout(_AREA, policy, _DEVELOPMENT, seed=seed) for seed in (1, 1, 2)]
@@ -195,6 +199,7 @@ def test_a_network_that_samples(place: Place) -> None:
     assert list((place.root / "scratch").iterdir()) == []
 
 
+@pytest.mark.ci
 def test_evictions_have_llvms_score(place: Place) -> None:
     default = _EVICTION.decision.default_policy
     channel = place.rollout("loops/called.c.o", default, _CHANNEL, problem=_EVICTION)
@@ -276,6 +281,7 @@ def test_a_model_that_was_not_converted_for_sampling_is_refused() -> None:
         with_seed(b"something else", 1)
 
 
+@pytest.mark.ci
 def test_a_built_in_model_leaves_no_trajectory(place: Place) -> None:
     policy = BinaryPolicy(place.weights)
     expected = place.rollout(_AREA, policy, _DEVELOPMENT)

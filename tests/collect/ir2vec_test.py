@@ -40,6 +40,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return make_small_corpus(tmp_path_factory.mktemp("corpus"), "clang-22")
 
 
+@pytest.mark.ci
 def test_the_default_decides_the_same(seeing: Toolchain, blind: Toolchain, corpus: Corpus, tmp_path: Path) -> None:
     def compiled(toolchain: Toolchain, inliner: str = "clang") -> list[tuple[Rollout, bytes]]:
         settings = RolloutSettings(record_call_sites=True, inliner=inliner)

@@ -51,6 +51,7 @@ def place(toolchain: Toolchain, tmp_path: Path) -> Place:
     return Place(tmp_path, toolchain)
 
 
+@pytest.mark.ci
 @pytest.mark.both_compilers
 def test_the_replayed_default_gives_the_plain_object(place: Place) -> None:
     for module in place.corpus.modules:

@@ -76,6 +76,7 @@ def test_old_policies_are_removed(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == MAX_POLICIES and folder.path(policies[-1]).exists()
 
 
+@pytest.mark.ci
 def test_the_host_writes_what_workers_read(corpus: Corpus, newest: Toolchain) -> None:
     policy, settings = _network(1.0), RolloutSettings(backend="plugin")
     with WorkerPool(newest, PROBLEM, 2) as pool:
@@ -91,6 +92,7 @@ def test_the_host_writes_what_workers_read(corpus: Corpus, newest: Toolchain) ->
             assert [result.failure for _, result in results] == [None] * len(corpus.modules)
 
 
+@pytest.mark.ci
 def test_files_that_disappear_are_written_again_for_a_new_worker(corpus: Corpus, newest: Toolchain) -> None:
     policy = _network()
     results: list[Rollout[Any]] = []

@@ -64,6 +64,7 @@ _EACH_WAY = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.ci
 @_EACH_WAY
 def test_a_program_without_a_guard(how: str, tmp_path: Path) -> None:
     result = _run(_START.replace("WHAT", "7"), how, tmp_path)
@@ -72,6 +73,7 @@ def test_a_program_without_a_guard(how: str, tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.ci
 @_EACH_WAY
 def test_a_class_of_a_program_without_a_guard(how: str, tmp_path: Path) -> None:
     result = _run(_START.replace("WHAT", "Own()"), how, tmp_path)

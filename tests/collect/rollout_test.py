@@ -111,6 +111,7 @@ def _network(trajectory: Trajectory) -> NetworkWeights:
     return weights_for({name: columns[name] for name in _INLINING.decision.feature_names}, hidden=(16, 8))
 
 
+@pytest.mark.ci
 def test_a_policy_leaves_the_default_only_beyond_its_margin(
     corpus: Corpus, toolchain: Toolchain, scratch: Path, tmp_path: Path
 ) -> None:
@@ -206,6 +207,7 @@ def test_plugin_and_channel_give_the_same_rollouts(
     assert [path.name for path in scratch.glob("policies/*/*")] == ["network.mlgo"] * 8
 
 
+@pytest.mark.ci
 def test_a_scratch_directory_keeps_few_policies(corpus: Corpus, toolchain: Toolchain, scratch: Path) -> None:
     start = rollout(_area(corpus), ConstantPolicy(0), _INLINING, toolchain, scratch=scratch).trajectory
     assert start is not None

@@ -72,6 +72,7 @@ def test_copies_start_from_the_default_and_follow_the_rollouts() -> None:
 _PARTS = st.sets(st.sampled_from("abc")).map(lambda letters: "".join(sorted(letters)))
 
 
+@pytest.mark.ci
 @hypothesis.given(
     st.lists(_PARTS, min_size=3, max_size=3),
     st.lists(st.tuples(st.sampled_from("mno"), st.lists(_PARTS, min_size=1, max_size=5)), max_size=8),

@@ -106,6 +106,7 @@ def test_collecting_ahead_gives_the_batches_of_collecting_in_turn(
         assert batches(stream) == in_turn
 
 
+@pytest.mark.ci
 def test_the_next_iteration_begins_before_the_first_has_ended_and_while_the_caller_learns(
     pool: WorkerPool[float],
 ) -> None:
@@ -124,6 +125,7 @@ def test_the_next_iteration_begins_before_the_first_has_ended_and_while_the_call
         assert time.monotonic() < start_s + _SLOW_S / 2
 
 
+@pytest.mark.ci
 def test_a_late_module_is_cut_unless_it_was_before(pool: WorkerPool[float]) -> None:
     with _stream(pool, max_cut=1) as stream:
         stream.submit(_collection(pool, "slow", *_QUICK))

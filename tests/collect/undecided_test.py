@@ -31,6 +31,7 @@ def test_functions_that_are_optnone(optnone: Corpus, clang_path: str, tmp_path: 
     assert "compiled at -O0: build again" in why_undecided(at_level_0.modules, Path(clang_path))
 
 
+@pytest.mark.ci
 def test_an_evaluation_that_says_nothing_warns(optnone: Corpus, clang_path: str, tmp_path: Path) -> None:
     result = programs.run(
         "compiler_opt.tools.evaluate",

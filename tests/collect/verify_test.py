@@ -89,6 +89,7 @@ def pool_fixture(newest: Toolchain) -> Iterator[WorkerPool]:
         yield pool
 
 
+@pytest.mark.ci
 @pytest.mark.both_compilers
 def test_a_corpus_rebuilds_its_objects(toolchain: Toolchain, tmp_path: Path) -> None:
     corpus = build(tmp_path, toolchain.clang, BUILT)

@@ -50,6 +50,7 @@ def test_every_job_is_done_once(corpus: Corpus, newest: Toolchain) -> None:
     assert sorted(done) == sorted((job.module.name, job.seed) for job in jobs)
 
 
+@pytest.mark.ci
 def test_two_workers_decide_what_one_does(corpus: Corpus, newest: Toolchain) -> None:
     jobs = [Job(module, RandomPolicy(), 7) for module in corpus.modules]
     found = []
@@ -69,6 +70,7 @@ def _workers() -> list[psutil.Process]:
     return [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
 
 
+@pytest.mark.ci
 def test_a_killed_worker_is_replaced(corpus: Corpus, newest: Toolchain) -> None:
     jobs = [Job(corpus.modules[0], ConstantPolicy(0), seed) for seed in range(12)]
     with WorkerPool(newest, INLINING_PROBLEM, 2) as pool:
@@ -99,6 +101,7 @@ def test_compilers_are_as_nice_as_their_workers(newest: Toolchain, corpus: Corpu
     assert int((tmp_path / "niceness").read_text()) == min(os.nice(0) + 3, 19)
 
 
+@pytest.mark.ci
 def test_an_idle_worker_is_small_and_has_one_thread(newest: Toolchain, corpus: Corpus) -> None:
     with WorkerPool(newest, INLINING_PROBLEM, 2) as pool:
         list(pool.rollouts(Job(module, RandomPolicy()) for module in corpus.modules))
@@ -116,6 +119,7 @@ def _written_bytes(pid: int) -> int:
     return int(line) << 10
 
 
+@pytest.mark.ci
 def test_a_new_call_drops_unfinished_jobs(corpus: Corpus, newest: Toolchain) -> None:
     jobs = [Job(corpus.modules[0], ConstantPolicy(0), seed) for seed in range(8)]
     with WorkerPool(newest, INLINING_PROBLEM, 1) as pool:
@@ -141,6 +145,7 @@ def _starts(folder: Path) -> int:
     return len((folder / "started").read_text().splitlines())
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("unrestricted")
 @pytest.mark.parametrize("how", ["-KILL $PPID", "-STOP $PPID; exec sleep 60"])
 def test_a_module_that_ends_its_worker_is_found_and_set_aside(
@@ -174,6 +179,7 @@ class _Endless(ConstantPolicy):
         return signal.pause, ()
 
 
+@pytest.mark.ci
 def test_a_worker_that_hangs_is_replaced(corpus: Corpus, newest: Toolchain) -> None:
     settings = RolloutSettings(timeout_s=0.1)
     jobs = [Job(corpus.modules[0], _Endless(0), 0, settings), Job(corpus.modules[0], ConstantPolicy(0), 1)]
@@ -182,6 +188,7 @@ def test_a_worker_that_hangs_is_replaced(corpus: Corpus, newest: Toolchain) -> N
     assert "did not answer" in (failures[0] or "")
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("unrestricted")
 def test_what_ran_out_of_time_while_the_run_was_stopped_is_repeated(
     corpus: Corpus, newest: Toolchain, tmp_path: Path
@@ -214,6 +221,7 @@ def test_transient_failures_are_repeated_and_never_kept(corpus: Corpus, newest: 
         assert path.exists()
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("unrestricted")
 def test_a_baseline_forgets_no_module_for_one_failure(
     corpus: Corpus, newest: Toolchain, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -236,6 +244,7 @@ def test_a_baseline_forgets_no_module_for_one_failure(
     assert baseline.failures == {} and set(baseline.scores) == set(corpus.by_name)
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("unrestricted")
 def test_when_memory_runs_short_fewer_work_at_a_time(corpus: Corpus, newest: Toolchain, tmp_path: Path) -> None:
     script = f"while [ $(wc -l < $STARTED) -lt 3 ] && [ ! -e {tmp_path}/short ]; do sleep 0.05; done"
@@ -275,6 +284,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_nothing_outlives_the_host(signal_number: int, corpus: Corpus, tmp_path: Path) -> None:
     script, temporary = tmp_path / "host.py", tmp_path / "tmp"

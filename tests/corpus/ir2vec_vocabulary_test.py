@@ -26,6 +26,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return make_small_corpus(tmp_path_factory.mktemp("corpus"), "clang-22")
 
 
+@pytest.mark.ci
 def test_llvm_embeds_functions_by_it(corpus: Corpus, tool: Path, tmp_path: Path) -> None:
     paths = [tmp_path / "one.json", tmp_path / "two.json"]
     for path in paths:

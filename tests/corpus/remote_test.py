@@ -229,6 +229,7 @@ def _fetch_all(arguments: tuple[str, Path]) -> list[bytes]:
     return [module.bitcode_path.read_bytes() for module in Corpus.load(url, cache_dir=cache).modules]
 
 
+@pytest.mark.ci
 def test_several_processes_at_once(tmp_path: Path) -> None:
     root = write_corpus(tmp_path / "corpus", [f"{number}.o" for number in range(30)])
     for number in range(30):

@@ -58,6 +58,7 @@ def run_in(folder: Path, place: Path, command: list[str]) -> set[str]:
     return {name for name in left if not re.fullmatch(r"plugin\.so|module-\w+\.o\.tmp", name)}
 
 
+@pytest.mark.ci
 def test_nothing_escapes(clang_path: str, place: Path, tmp_path: Path) -> None:
     """Each is refused or dropped; compiling with the rest makes nothing but the object."""
     for number, line in enumerate(HOSTILE_OPTIONS):

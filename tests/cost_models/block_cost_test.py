@@ -46,6 +46,7 @@ def _rollout(
     return result
 
 
+@pytest.mark.ci
 def test_each_function_has_a_cost(corpus: Corpus, toolchain: Toolchain) -> None:
     objective = BlockCost(block_costs.load("instructions", toolchain), toolchain)
     problem = Problem(DECISION, objective)

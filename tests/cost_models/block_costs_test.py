@@ -63,6 +63,7 @@ def test_models_without_training(toolchain: Toolchain) -> None:
     assert mca(blocks).tolist() == [*Labeller(toolchain).label([ADD, LOAD + ADD]), 0]
 
 
+@pytest.mark.ci
 def test_a_network_sees_annotations(toolchain: Toolchain, tmp_path: Path) -> None:
     model, _ = make("graph", number=20)
     model.save(tmp_path / "model", {})

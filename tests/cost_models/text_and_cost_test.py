@@ -72,6 +72,7 @@ def _rollout(
     return result
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("policy", [None, *(pytest.param(each, marks=pytest.mark.slow) for each in (_NEVER, _ALWAYS))])
 def test_callgrind_counts_the_same(
     policy: Policy | None,
@@ -96,6 +97,7 @@ def test_callgrind_counts_the_same(
         assert (estimated.get("often", 0) > 100_000) == (policy is _NEVER)
 
 
+@pytest.mark.ci
 def test_what_runs_often_may_take_more_bytes(
     builds: ProgramBuilds, problem: Problem[ProfiledObject, Any], profile: CompiledProfile, toolchain: Toolchain
 ) -> None:

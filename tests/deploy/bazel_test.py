@@ -51,6 +51,7 @@ def config() -> Mapping[str, Any]:
     return config
 
 
+@pytest.mark.ci
 def test_its_tools_are_in_a_deployment(config: Mapping[str, Any], deployment: Deployment) -> None:
     paths = [Path(tool["path"]) for tool in config["tool_paths"]]
     ours = [path.relative_to("/opt/mlgo") for path in paths if path.is_relative_to("/opt/mlgo")]

@@ -39,6 +39,7 @@ def build_and_run(project: Path) -> None:
     assert run(["build/program"], project).returncode == 0
 
 
+@pytest.mark.ci
 def test_interprocedural_optimization(compiler: Compiler, tmp_path: Path) -> None:
     (tmp_path / "lean.cpp").write_text(LEAN)
     (tmp_path / "main.cpp").write_text(MAIN.replace("import lean;", "int unit(), flat(), cube();"))

@@ -65,6 +65,7 @@ def _text_bytes(content: bytes, folder: Path) -> int:
     return read_object_sizes(folder / "measured.o").text_bytes
 
 
+@pytest.mark.ci
 def test_decisions_alone(toolchain: Toolchain, place: Path, tmp_path: Path) -> None:
     major, clang, prefix = toolchain.version[0], str(toolchain.clang), tmp_path / "prefix"
     decisions = _opposite(DefaultPolicy(PROBLEM), toolchain, tmp_path / "corpus")
@@ -99,6 +100,7 @@ def test_decisions_alone(toolchain: Toolchain, place: Path, tmp_path: Path) -> N
     assert run([*driver, *_COMPILE], place, {"MLGO_STRICT": "1"}).returncode == 1
 
 
+@pytest.mark.ci
 def test_decisions_with_a_policy(toolchain: Toolchain, policy_dir: Path, place: Path, tmp_path: Path) -> None:
     major, clang, prefix = toolchain.version[0], str(toolchain.clang), tmp_path / "prefix"
     (tmp_path / "policy").symlink_to(policy_dir)
@@ -148,6 +150,7 @@ def test_unsuitable_files_are_refused_by_name(policy_dir: Path, toolchain: Toolc
         deploy([PolicyRequest()], prefix, clangs)
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("no_pretrained_policies")
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 def test_the_command(toolchain: Toolchain, policy_dir: Path, tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def test_what_is_written(deployment: Deployment) -> None:
     assert [path.name for path in prefix.parent.iterdir()] == ["prefix"]
 
 
+@pytest.mark.ci
 @pytest.mark.both_compilers
 def test_objects_are_those_of_rollouts(
     compiler: Compiler, deployment: Deployment, toolchain: Toolchain, policy_dir: Path, tmp_path: Path
@@ -96,6 +97,7 @@ def test_objects_are_those_of_rollouts(
     assert differing >= 2
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 def test_a_second_deployment_replaces_the_first(policy_dir: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     clang = str(toolchain.clang)
@@ -156,6 +158,7 @@ def test_a_second_deployment_replaces_the_first(policy_dir: Path, toolchain: Too
     assert run([str(deployment.driver()), "-Os", "-c", "a.c"], tmp_path, lenient).returncode == 0
 
 
+@pytest.mark.ci
 def test_mistakes(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
     link = tmp_path / "clang"
     link.symlink_to(clang_path)
@@ -171,6 +174,7 @@ def test_mistakes(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clang", "file"]
 
 
+@pytest.mark.ci
 def test_headers_are_missing(
     policy_dir: Path, clang_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +192,7 @@ def test_headers_are_missing(
     assert list(tmp_path.iterdir()) == [alone.parent]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "cpp_compiler", ["clang++-22", *(pytest.param(each, marks=pytest.mark.slow) for each in ("g++", "clang++-19"))]
 )
@@ -213,6 +218,7 @@ def test_the_driver_compiles_without_warnings(cpp_compiler: str, tmp_path: Path)
     )
 
 
+@pytest.mark.ci
 def test_the_command(policy_dir: Path, clang_path: str, tmp_path: Path) -> None:
     command = ("compiler_opt/tools/deploy.py", f"--output_dir={tmp_path / 'out'}")
     result = programs.run(*command, f"--policy_path={policy_dir}", f"--clang_path={clang_path}", "--versioned")

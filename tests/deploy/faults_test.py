@@ -169,6 +169,7 @@ def test_the_users_own_errors_are_told_once_whatever_is_damaged(
     assert (driver.returncode, driver.stderr) == (plain.returncode, plain.stderr)
 
 
+@pytest.mark.ci
 def test_the_compiler_has_moved(policy_dir: Path, clang_path: str, place: Path) -> None:
     """It is then looked for on PATH, by its version; the program itself, under that name, is not it."""
     tools, gone = place / "tools", place / "gone"
@@ -196,6 +197,7 @@ def test_no_temporary_folder_is_needed(compiler: Compiler, place: Path, policy_o
         assert (place / "lean.o").read_bytes() == policy_object
 
 
+@pytest.mark.ci
 def test_many_at_a_time(compiler: Compiler, place: Path, policy_object: bytes) -> None:
     def compile_one(number: int) -> "subprocess.CompletedProcess[str]":
         return compiler.run([*COMPILE, "-o", f"{number}.o"], place, STRICT)

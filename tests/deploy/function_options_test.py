@@ -67,6 +67,7 @@ def deployed(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> 
     return Deployed(toolchain, tmp_path_factory.mktemp("deployed"))
 
 
+@pytest.mark.ci
 def test_each_function_has_its_set_at_that_level(deployed: Deployed) -> None:
     found, printed = deployed.driver("-Oz")
     assert not printed
@@ -139,6 +140,7 @@ def test_it_is_part_of_what_is_deployed(deployed: Deployed) -> None:
     assert '"problem": "pass_options"' in described
 
 
+@pytest.mark.ci
 def test_a_damaged_plugin_leaves_the_constant_options(deployed: Deployed) -> None:
     plugin = deployed.deployment.plugin(deployed.toolchain.version[0], "options-Oz")
     whole = plugin.read_bytes()

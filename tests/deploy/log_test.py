@@ -110,6 +110,7 @@ def test_a_log_that_cannot_be_written(compiler: Compiler, place: Path) -> None:
     assert (place / "lean.o").read_bytes() == made
 
 
+@pytest.mark.ci
 def test_a_pipe_gets_whole_lines_and_is_not_waited_for_for_ever(compiler: Compiler, place: Path) -> None:
     command, variables = ["-Oz", "-c", "lean.c"], {"MLGO_LOG": str(place / "pipe")}
     warning = f"warning: mlgo: MLGO_LOG: {place}/pipe: nobody reads it\n"

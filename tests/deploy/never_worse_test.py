@@ -32,6 +32,7 @@ def text_bytes(toolchain: Toolchain, path: Path) -> int:
     return int(result.stdout.splitlines()[1].split()[0])
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "options", ["-c", "-c -g", "-c -ffunction-sections -fdata-sections", "-c -m32", "-c -gsplit-dwarf"]
 )

@@ -14,6 +14,7 @@ from tests.deploy.sources import LEAN
 DOCUMENT = Path(__file__).parents[2] / "docs" / "deploy_builds.md"
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 def test_a_debian_package(compiler: Compiler, deployment: Deployment, tmp_path: Path) -> None:
     """Its first step, the deployment, is the tests' own."""

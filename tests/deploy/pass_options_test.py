@@ -268,6 +268,7 @@ endif()
 """
 
 
+@pytest.mark.ci
 def test_a_cmake_project_without_warnings(driver: Compiler, place: Path) -> None:
     (place / "CMakeLists.txt").write_text(PROJECT)
     toolchain = driver.prefix / "share/mlgo" / f"toolchain-{driver.major}.cmake"
@@ -329,6 +330,7 @@ def test_fallback(driver: Compiler, place: Path, tmp_path: Path) -> None:
         assert result.returncode != 0 and not (place / "act.o").exists()
 
 
+@pytest.mark.ci
 def test_never_worse_compares_with_plain_clang(compiler: Compiler, place: Path, tmp_path: Path) -> None:
     """At -Oz the option makes the object larger, at -O2 smaller."""
     sets = OptionSets({"Oz": ("-enable-tail-merge=false",), "O2": ("-vectorize-loops=false",)})

@@ -103,6 +103,7 @@ def objects(compiler: Compiler, evictions: Deployment, tmp_path: Path) -> Object
     return Objects(tmp_path, compiler, evictions)
 
 
+@pytest.mark.ci
 def test_the_level_chooses(
     compiler: Compiler, deployment: Deployment, evictions: Deployment, both: Deployment, objects: Objects
 ) -> None:

@@ -63,6 +63,7 @@ def alone(reason: str, warns: bool = False) -> dict[str, int]:
     return {WARNED if warns else "clang alone, as it should": 1, reason: 1}
 
 
+@pytest.mark.ci
 def test_what_each_command_line_counts_as(compiler: Compiler, place: Path) -> None:
     assert counted(compiler, place, "-Oz -c lean.c") == {USED: 1}
     object_with_policy = (place / "lean.o").read_bytes()

@@ -36,6 +36,7 @@ def words_of_clang(clang: str, files: list[Path]) -> list[list[bytes]]:
     return words[:-1]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("number", [1000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_words_of_response_files(number: int, clang_path: str, tmp_path: Path) -> None:
     driver = build([Path(__file__).with_name("words_driver.cpp")], tmp_path / "words", "clang++-22")

@@ -54,6 +54,7 @@ def _play(env: CompilerEnv, action: int) -> tuple[list[Any], float, dict[str, An
         observations.append(observation)
 
 
+@pytest.mark.ci
 @_ONE_COMPILER
 def test_gymnasiums_checker(dictionary: CompilerEnv, flat: CompilerEnv) -> None:
     for env in (dictionary, flat):
@@ -115,6 +116,7 @@ def test_an_episode_can_be_given_up(dictionary: CompilerEnv) -> None:
     dictionary.close()
 
 
+@pytest.mark.ci
 @_ONE_COMPILER
 @pytest.mark.parametrize("has_ended", [False, True])
 def test_a_killed_compilation_is_an_error_and_the_next_works(dictionary: CompilerEnv, has_ended: bool) -> None:
@@ -132,6 +134,7 @@ def test_a_killed_compilation_is_an_error_and_the_next_works(dictionary: Compile
     dictionary.close()
 
 
+@pytest.mark.ci
 @_ONE_COMPILER
 def test_several_at_once(dictionary: CompilerEnv, corpus: Corpus, toolchain: Toolchain) -> None:
     def make() -> CompilerEnv:
@@ -169,6 +172,7 @@ def test_mistakes_are_named(dictionary: CompilerEnv, corpus: Corpus, toolchain: 
     undecided.close()
 
 
+@pytest.mark.ci
 @_ONE_COMPILER
 @pytest.mark.parametrize(
     "problem_name", ["regalloc_eviction", pytest.param("regalloc_priority", marks=pytest.mark.slow)]
@@ -229,6 +233,7 @@ def test_an_id_for_each_problem() -> None:
         gymnasium.make("compiler_opt.env:compiler_opt/Inlining-v0", corpus="/no/such/corpus")
 
 
+@pytest.mark.ci
 @_ONE_COMPILER
 def test_all_features_of_a_vocabulary(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     save_vocabulary(tmp_path / "vocab", {**_QUANTILES, "of_another_compiler": np.zeros(1)})

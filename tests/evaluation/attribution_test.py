@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 
 from compiler_opt.evaluation.attribution import CompiledModule, DecisionChange, attribute
@@ -104,6 +105,7 @@ MODULES = st.builds(
 )
 
 
+@pytest.mark.ci
 @hypothesis.given(st.lists(st.tuples(MODULES, MODULES), max_size=3))
 def test_all_changes_are_accounted_for(pairs: list[tuple[CompiledModule, CompiledModule]]) -> None:
     found = attribute([first for first, _ in pairs], [second for _, second in pairs])

@@ -56,6 +56,7 @@ def result(corpus: Corpus, toolchain: Toolchain, kept: Path) -> Evaluation:
     )
 
 
+@pytest.mark.ci
 def test_the_defaults_own_decisions_change_nothing(result: Evaluation) -> None:
     total = result.totals["policy"]
     assert result.failures() == []
@@ -140,6 +141,7 @@ def test_options_alone_and_with_a_policy(clang_path: str, toolchain: Toolchain, 
     assert options_alone.projects[0].linked["options"] == parts[1]
 
 
+@pytest.mark.ci
 def test_options_need_no_channel(corpus: Corpus, toolchain: Toolchain) -> None:
     support = dataclasses.replace(toolchain.problems["inlining"], interactive=False, reason="it is old")
     without = dataclasses.replace(toolchain, problems={"inlining": support})
@@ -151,6 +153,7 @@ def test_options_need_no_channel(corpus: Corpus, toolchain: Toolchain) -> None:
         evaluate(corpus, None, problem=INLINING, toolchain=toolchain)
 
 
+@pytest.mark.ci
 def test_random_is_the_same_for_the_same_seed(result: Evaluation, corpus: Corpus, toolchain: Toolchain) -> None:
     random = baselines(INLINING, ["random"])[0]
     again = evaluate(corpus, random, problem=INLINING, toolchain=toolchain, settings=SETTINGS)
@@ -158,6 +161,7 @@ def test_random_is_the_same_for_the_same_seed(result: Evaluation, corpus: Corpus
         assert before.outputs["random"].text_bytes == after.outputs["random"].text_bytes
 
 
+@pytest.mark.ci
 def test_a_module_that_fails_is_named_and_excluded(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     damaged = damaged_corpus(corpus, tmp_path, "shapes/edge.cpp.o")
     seen: list[Rollout] = []
@@ -212,6 +216,7 @@ class DeadlyOnOne(ConstantPolicy):
         return super().start(header, seed)
 
 
+@pytest.mark.ci
 def test_the_default_replaces_failed_compilations(corpus: Corpus, toolchain: Toolchain) -> None:
     deadly = DeadlyOnOne("shapes/area.cpp.o")
     result = evaluate(corpus, deadly, problem=INLINING, toolchain=toolchain, settings=SETTINGS)

@@ -33,6 +33,7 @@ def explanation(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) 
     return explain(corpus, DefaultPolicy(PROBLEM), policy, problem=PROBLEM, toolchain=toolchain, settings=settings)
 
 
+@pytest.mark.ci
 def test_the_decisions_that_make_it_bigger(explanation: Explanation) -> None:
     assert explanation.policies == ("default", "policy") and not explanation.failures
     for project in explanation.projects:
@@ -76,6 +77,7 @@ def test_reports(explanation: Explanation, tmp_path: Path) -> None:
     assert "value_of into both (call 2)" in text and "inlined -> kept" in text
 
 
+@pytest.mark.ci
 def test_a_module_that_fails_is_left_out(toolchain: Toolchain, tmp_path: Path) -> None:
     sources = {"p/a.c": SOURCE, "p/b.c": SOURCE.replace("g", "h"), "p/c.c": "int i;"}
     corpus = make_corpus(tmp_path, str(toolchain.clang), sources)

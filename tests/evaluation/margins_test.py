@@ -75,6 +75,7 @@ def test_changes_are_of_the_projects_linked_under_all_margins(evaluation: Evalua
         linked_changes(evaluation, [0.0, 1.0])
 
 
+@pytest.mark.ci
 def test_a_real_policy_under_several_margins(corpus: Corpus, toolchain: Toolchain) -> None:
     choice = choose_margin(
         corpus,

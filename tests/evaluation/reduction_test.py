@@ -88,6 +88,7 @@ def test_a_crash_is_reduced(busy: Corpus, toolchain: Toolchain, tmp_path: Path) 
         reducer.reduce({})
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("clang_path", ["clang-22"], indirect=True)
 def test_the_command(busy: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     module, output = busy.projects()["loops"][0].name, tmp_path / "decisions.json"

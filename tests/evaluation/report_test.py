@@ -25,6 +25,7 @@ from compiler_opt.report.formatting import MINUS
 HISTORY = History(Curve("mean", (1, 2, 3), (0.0, 0.01, 0.02)), (Curve("a", (1, 2), (0.0, 0.02)),))
 
 
+@pytest.mark.ci
 def test_files(evaluation: Evaluation, tmp_path: Path) -> None:
     page = report.write(evaluation, tmp_path, HISTORY)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -100,6 +101,7 @@ class Checker(HTMLParser):
         self.text.append(data)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("history", [None, HISTORY])
 def test_the_page_is_well_formed_and_self_contained(evaluation: Evaluation, history: History | None) -> None:
     page = render(evaluation, history)
@@ -115,12 +117,14 @@ def test_the_page_is_well_formed_and_self_contained(evaluation: Evaluation, hist
         ET.fromstring(svg)
 
 
+@pytest.mark.ci
 def test_identifiers_are_unique_over_all_plots(evaluation: Evaluation) -> None:
     page = render(evaluation, HISTORY)
     clips = re.findall(r'<clipPath id="([^"]*)"', page)
     assert len(clips) == len(set(clips))
 
 
+@pytest.mark.ci
 def test_the_same_results_give_the_same_page(evaluation: Evaluation) -> None:
     assert render(evaluation, HISTORY) == render(evaluation, HISTORY)
 
@@ -137,6 +141,7 @@ def test_worst_modules_are_those_that_grew(evaluation: Evaluation) -> None:
     assert [module.name for module in worst] == ["shapes/b"]
 
 
+@pytest.mark.ci
 def test_a_page_for_one_module(evaluation: Evaluation) -> None:
     shapes = dataclasses.replace(evaluation.projects[0], modules=evaluation.projects[0].modules[:1], excluded={})
     page = render(dataclasses.replace(evaluation, projects=(shapes,), baselines=()))
@@ -220,6 +225,7 @@ def with_options(evaluation: Evaluation) -> Evaluation:
     )
 
 
+@pytest.mark.ci
 def test_options_policy_and_both(with_options: Evaluation, tmp_path: Path) -> None:
     lines = report.terminal_table(with_options).splitlines()
     assert max(map(len, lines[:20])) <= 120
@@ -315,6 +321,7 @@ def test_facts_of_a_policy_are_text() -> None:
     }
 
 
+@pytest.mark.ci
 def test_wide_tables_scroll_and_keep_their_first_column(evaluation: Evaluation) -> None:
     """No reader without the right edge would know of more columns but by the shadow there."""
     page = render(evaluation)

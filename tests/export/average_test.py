@@ -47,6 +47,7 @@ def test_it_has_the_mean_of_the_logits(hidden: tuple[tuple[int, ...], ...], tmp_
     assert mean.metadata[MEAN_OF] == [policy.checksum() for policy in policies]
 
 
+@pytest.mark.ci
 def test_it_is_saved_in_all_forms(tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     for number, folder in enumerate(folders):

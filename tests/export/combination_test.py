@@ -91,6 +91,7 @@ def test_the_register_allocator(problem: str, num_outputs: int) -> None:
     np.testing.assert_allclose(outputs(combined, ranks), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.ci
 def test_it_is_saved_in_all_forms(tmp_path: Path) -> None:
     networks = [_network(seed, (8, 4)) for seed in range(2)]
     folders = [_save(tmp_path / str(number), network) for number, network in enumerate(networks)]

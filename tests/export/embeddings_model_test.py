@@ -56,6 +56,7 @@ def saved(weights: NetworkWeights, tmp_path_factory: pytest.TempPathFactory) -> 
     return directory
 
 
+@pytest.mark.ci
 def test_all_forms_decide_the_same(records: np.ndarray, weights: NetworkWeights, saved: Path) -> None:
     features = _HEADER.decode(records.tobytes())
     logits = BinaryPolicy(weights).logits(features)

@@ -43,6 +43,7 @@ def _export(policy: Path, output: Path, *arguments: str) -> "subprocess.Complete
     return programs.run("compiler_opt/tools/export_policy.py", *flags, *arguments)
 
 
+@pytest.mark.ci
 def test_all_formats_at_once(policy: Path, tmp_path: Path) -> None:
     result = _export(policy, tmp_path / "out", "--format=native,cpp,release_model,tflite")
     assert result.returncode == 0, result.stderr
@@ -66,6 +67,7 @@ def test_all_formats_at_once(policy: Path, tmp_path: Path) -> None:
         assert (tmp_path / "out" / name).read_bytes() == (policy / name).read_bytes()
 
 
+@pytest.mark.ci
 def test_what_needs_no_tensorflow_does_not_import_it(policy: Path, tmp_path: Path) -> None:
     code = (
         "import sys, pathlib; from compiler_opt.export.formats import export_policy;"
@@ -75,6 +77,7 @@ def test_what_needs_no_tensorflow_does_not_import_it(policy: Path, tmp_path: Pat
     subprocess.run([sys.executable, "-c", code], cwd=_ROOT, check=True)
 
 
+@pytest.mark.ci
 def test_the_program_in_the_documentation(policy: Path, tmp_path: Path) -> None:
     page = (_ROOT / "docs" / "deploy_forms.md").read_text()
     [program] = re.findall(r"^```cpp\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
@@ -139,6 +142,7 @@ def test_a_saved_model_that_came_with_a_policy_does_not_run(hostile: Path, tmp_p
     assert not (tmp_path / "written").exists()
 
 
+@pytest.mark.ci
 def test_a_saved_model_is_made_where_a_folder_has_none(policy: Path, tmp_path: Path) -> None:
     NetworkWeights.load(policy).save(tmp_path / "policy")
     with pytest.raises(PolicyError, match=r"expected saved_model\.pb in it, found none"):
@@ -152,6 +156,7 @@ def test_a_saved_model_is_made_where_a_folder_has_none(policy: Path, tmp_path: P
         assert all(name in graph for name in (b"action_callsite_cost", b"action_node_count"))
 
 
+@pytest.mark.ci
 def test_several_policies_in_one_class(policy: Path, tmp_path: Path) -> None:
     more = (f"--policy_path={policy}", "--name=small", "--name=fast")
     result = _export(policy, tmp_path / "out", "--format=release_model", *more)

@@ -56,6 +56,7 @@ def _weights(features: dict[str, np.ndarray]) -> NetworkWeights:
     )
 
 
+@pytest.mark.ci
 def test_the_saved_model_advises_as_numpy_does(sent: tuple[Header, bytes], tmp_path: Path) -> None:
     header, observations = sent
     features = header.decode(observations)

@@ -101,11 +101,13 @@ def _tflite_advice(folder: Path, model: EmbeddedModel, features: Mapping[str, np
     return np.array(advice)
 
 
+@pytest.mark.ci
 def test_a_folder_has_all_forms(policy_dir: Path) -> None:
     names = {path.name for path in policy_dir.iterdir()}
     assert {"saved_model.pb", "variables", TFLITE_FILE, OUTPUT_SPEC_FILE, NATIVE_FILE, "network.npz"} <= names
 
 
+@pytest.mark.ci
 def test_the_saved_model_decides_as_numpy(policy_dir: Path, evictions: Decisions, weights: NetworkWeights) -> None:
     check_decisions(evictions, weights, _saved_model_advice(policy_dir, _EVICTION, evictions))
     signature = tf.saved_model.load(str(policy_dir)).signatures["action"]
@@ -135,6 +137,7 @@ def test_no_weights_make_an_illegal_candidate_the_best(evictions: Decisions, wei
     assert head.advice(outputs, {LEGAL: tf.constant(legal)}, 0.0).numpy().tolist() == [7, 32]
 
 
+@pytest.mark.ci
 def test_priorities_in_tflite_are_numpys(priorities: Decisions, tmp_path: Path) -> None:
     weights = random_network_over(priorities.problem, priorities.features, 2)
     weights.save(tmp_path / "policy")

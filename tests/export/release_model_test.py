@@ -100,6 +100,7 @@ def _check_selected(decisions: Decisions, toolchain: Toolchain, directory: Path)
     assert (found["small"] != found["fast-2"]).mean() > 0.2
 
 
+@pytest.mark.ci
 @_ONE_COMPILER
 def test_an_inlining_policy_is_selected_by_its_name(
     toolchain: Toolchain, observations: dict[str, np.ndarray], tmp_path: Path

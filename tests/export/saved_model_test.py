@@ -121,6 +121,7 @@ def _check_all_agree(
         np.testing.assert_array_equal(found.argmax(axis=1)[decided], saved_model[decided])
 
 
+@pytest.mark.ci
 @_ONE_COMPILER
 def test_all_forms_decide_alike(
     weights: NetworkWeights, policy_dir: Path, observations: dict[str, np.ndarray], tmp_path: Path

@@ -37,6 +37,7 @@ def seeds(clang: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str,
     return make_seeds(clang, tmp_path_factory.mktemp("seeds"))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("target", native.TARGETS)
 def test_cpp_parsers_are_memory_safe(target: str, program: Path, tmp_path: Path) -> None:
     kept = native.unpack(target, tmp_path / "corpus")

@@ -89,6 +89,7 @@ def _check_all_forms(saved: Path, observations: dict[str, np.ndarray], directory
         np.testing.assert_array_equal(native.argmax(axis=1), expected)
 
 
+@pytest.mark.ci
 @_ONE_COMPILER
 def test_it_decides_alike_in_all_forms(saved: Path, observations: dict[str, np.ndarray], tmp_path: Path) -> None:
     policy = read_policy(saved)
@@ -118,6 +119,7 @@ def test_it_decides_alike_in_the_plugin(saved: Path, toolchain: Toolchain, tmp_p
     np.testing.assert_array_equal(found.trajectory.advice, original_decisions(saved, seen))
 
 
+@pytest.mark.ci
 @_ONE_COMPILER
 def test_cloned_policies_without_roots(observations: dict[str, np.ndarray], tmp_path: Path) -> None:
     some = {name: observations[name] for name in _FEATURES[:2]}
@@ -127,6 +129,7 @@ def test_cloned_policies_without_roots(observations: dict[str, np.ndarray], tmp_
     np.testing.assert_array_equal(_decisions(policy.weights, some), original_decisions(tmp_path, some))
 
 
+@pytest.mark.ci
 @_ONE_COMPILER
 def test_the_command(saved: Path, tmp_path: Path) -> None:
     output = tmp_path / "policy"
@@ -139,6 +142,7 @@ def test_the_command(saved: Path, tmp_path: Path) -> None:
     assert {"saved_model.pb", "model.tflite", "network.mlgo"} <= {path.name for path in output.iterdir()}
 
 
+@pytest.mark.ci
 @_ONE_COMPILER
 def test_nothing_else_of_a_tflite_file_runs(saved: Path, tmp_path: Path) -> None:
     """An operation beside the network, which TFLite's interpreter would run, writes a file."""
@@ -166,6 +170,7 @@ def test_nothing_else_of_a_saved_model_runs(saved: Path, tmp_path: Path) -> None
     assert not written.exists()
 
 
+@pytest.mark.ci
 @_ONE_COMPILER
 def test_damaged_files_are_refused(saved: Path, tmp_path: Path) -> None:
     """A flipped bit, or an end that is missing, is an error of one line or, in a few places, another policy."""

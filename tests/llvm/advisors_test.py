@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from compiler_opt.collect.rollout import DefaultPolicy, rollout
 from compiler_opt.decisions.inlining import PROBLEM
@@ -49,6 +50,7 @@ def test_development_options() -> None:
     assert with_model == [*options, "-mllvm", "-ml-inliner-model-under-training=model"]
 
 
+@pytest.mark.ci
 def test_the_default_decision_is_rebuilt_from_its_cost(toolchain: Toolchain, tmp_path: Path) -> None:
     corpus = make_corpus(tmp_path, str(toolchain.clang), SOURCES)
     cost, threshold = REBUILT_DEFAULT

@@ -110,6 +110,7 @@ def test_a_compiler_does_the_same(servers: ForkServers, clang_path: str, tmp_pat
     assert len(_waiting()) == 1
 
 
+@pytest.mark.ci
 def test_it_starts_a_compiler_for_less(servers: ForkServers, clang_path: str) -> None:
     costs: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(15):

@@ -126,6 +126,7 @@ def test_another_vocabulary_is_refused_by_name(tmp_path: Path) -> None:
         ir2vec.check_same(made_by, None, "policy")
 
 
+@pytest.mark.ci
 @pytest.mark.both_compilers
 def test_a_compiler_without_them_is_refused(clang_path: str, tmp_path: Path) -> None:
     vocabulary = ir2vec.read_vocabulary(write_vocabulary(tmp_path / "vocabulary.json"))

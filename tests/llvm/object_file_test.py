@@ -346,6 +346,7 @@ def test_growth_of_an_object_is_growth_of_the_program(clang_path: str, lld: Path
     assert (big_parts.code, big_parts.unwind, big_parts.dynamic) == (small_parts.code, small_parts.unwind, 0)
 
 
+@pytest.mark.ci
 def test_many_objects_need_no_long_command_line(clang_path: str, lld: Path, tmp_path: Path) -> None:
     objects = compile_objects(clang_path, tmp_path, "long f(long x) { return cube(x); }")
     once, often = linked_parts(lld, objects).total, linked_parts(lld, objects * 20_000).total

@@ -113,6 +113,7 @@ def runner(toolchain: Toolchain, source: Path, tmp_path: Path) -> Runner:
     return Runner(toolchain, source, tmp_path)
 
 
+@pytest.mark.ci
 @pytest.mark.both_compilers
 def test_one_set_for_all_functions_gives_the_object_of_the_command_line(runner: Runner) -> None:
     plain = runner.plain(BASE)

@@ -103,12 +103,14 @@ def test_development_mode_needs_a_log_of_decisions(log: str, tmp_path: Path) -> 
     assert not support.development and not support.logs_default and not support.embedded
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("flags", ADVISORS.values(), ids=list(ADVISORS))
 def test_a_compiler_built_with_tflite(toolchain: Toolchain, flags: AdvisorFlags, tmp_path: Path) -> None:
     support = Prober(development_clang.make(tmp_path / "bin", toolchain), tmp_path).support(flags)
     assert support == dataclasses.replace(toolchain.problems[flags.problem], development=True, logs_default=True)
 
 
+@pytest.mark.ci
 def test_a_log_without_features_is_no_default_trace(toolchain: Toolchain, tmp_path: Path) -> None:
     clang = development_clang.make(tmp_path / "bin", toolchain, "no_features")
     support = Prober(clang, tmp_path).support(REGALLOC_PRIORITY)

@@ -129,6 +129,7 @@ def _leave_behind(scratch: Path) -> None:
     (scratch / "closed").chmod(0)
 
 
+@pytest.mark.ci
 def test_it_is_removed_whatever_is_in_it(tmp_path: Path) -> None:
     """Else it would break every later command, which removes it first."""
     with scratch_directory(tmp_path) as path:

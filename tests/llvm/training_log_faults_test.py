@@ -79,6 +79,7 @@ def test_what_comes_before_bytes_cut_or_inserted_is_right(sample: Sample, data: 
         check(log, sample, place)
 
 
+@pytest.mark.ci
 @settings(max_examples=150)
 @given(
     st.integers(0, 1 << 32), st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1), st.binary(max_size=9)), min_size=1)

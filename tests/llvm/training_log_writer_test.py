@@ -68,6 +68,7 @@ _FEATURES = [
 _ADVICE, _REWARD = TensorSpec("advice", np.dtype("i8"), (1,)), TensorSpec("reward", np.dtype("f4"), (1,))
 
 
+@pytest.mark.ci
 @pytest.mark.both_compilers
 @pytest.mark.parametrize("with_reward", [True, False])
 def test_the_bytes_are_those_of_llvm(driver: Path, with_reward: bool) -> None:

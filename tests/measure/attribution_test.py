@@ -89,6 +89,7 @@ int main(void) { int s = 0; for (int i = 0; i < 9; i++) s += even(i * 3); printf
 """
 
 
+@pytest.mark.ci
 def test_changes_of_a_recursive_program_add_up(tmp_path: Path) -> None:
     """Mutual recursion in a real program: the only function whose code has changed has all of the change."""
     profiles = []

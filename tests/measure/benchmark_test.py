@@ -21,6 +21,7 @@ int main(void) {
 """
 
 
+@pytest.mark.ci
 def test_measures_other_builds_of_the_same_program(tmp_path: Path) -> None:
     plain, other = built(tmp_path / "plain", PROGRAM), built(tmp_path / "other", PROGRAM, "-O0")
     benchmark = Benchmark.of(["./bench 300", "./bench '200'"])

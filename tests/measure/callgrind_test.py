@@ -131,6 +131,7 @@ functions = st.builds(Function, names.map("/{}".format), names)
 counts = st.lists(st.integers(0, 1 << 40), min_size=1, max_size=13)
 
 
+@pytest.mark.ci
 @given(
     st.dictionaries(functions, st.lists(counts, min_size=1, max_size=3), min_size=1, max_size=6),
     st.lists(st.tuples(functions, functions, st.integers(0, 1 << 30), counts), max_size=6),
@@ -161,6 +162,7 @@ def test_reads_what_it_would_write(
     assert found == expected
 
 
+@pytest.mark.ci
 def test_counts_a_real_program(tmp_path: Path) -> None:
     program = built(tmp_path, PROGRAM)
     runs = [run_profiled([str(program), "1000"], scratch=tmp_path) for _ in range(2)]

@@ -84,6 +84,7 @@ def test_the_missing_file_is_named(tmp_path: Path) -> None:
         read_script(tmp_path / "no.txt", program)
 
 
+@pytest.mark.ci
 def test_most_time_is_in_the_hot_function(tmp_path: Path) -> None:
     program = built(tmp_path, PROGRAM, "-Wl,--build-id")
     try:

@@ -105,6 +105,7 @@ def test_without_decisions_the_base_decides(compiler: _Compiler, learned: Binary
             assert not any(_replayed(result)) and _sites(result) == _sites(plain)
 
 
+@pytest.mark.ci
 @pytest.mark.both_compilers
 def test_any_decisions_can_be_replayed(compiler: _Compiler, learned: BinaryPolicy) -> None:
     """Those of policies that decide over the channel, which has no bodies."""
@@ -240,6 +241,7 @@ def test_unsuitable_policies_are_refused(compiler: _Compiler, learned: BinaryPol
         compiler.compile(name, OverridingPolicy(learned, Decisions({}, {"policy": "default"})))
 
 
+@pytest.mark.ci
 def test_workers_replay_decisions(compiler: _Compiler, learned: BinaryPolicy, toolchain: Toolchain) -> None:
     name = "shapes/area.cpp.o"
     _, base = compiler.compile(name, learned)

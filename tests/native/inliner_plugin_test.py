@@ -270,6 +270,7 @@ def test_no_log_without_decisions(compiler: _Compiler, source: Path, tmp_path: P
     assert inliner_plugin.read_log(log, ()) is None
 
 
+@pytest.mark.ci
 def test_a_log_larger_than_the_buffer_is_complete(
     compiler: _Compiler, source: Path, toolchain: Toolchain, tmp_path: Path
 ) -> None:

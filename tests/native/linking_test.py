@@ -82,6 +82,7 @@ def _load_from(library: Path, place: Path) -> str:
     return f"--load-pass-plugin={place / 'regalloc.so'}"
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("partitions", "links"), [(4, 4), pytest.param(8, 20, marks=pytest.mark.slow)], ids=["few", "many"]
 )
@@ -109,6 +110,7 @@ def test_a_log_needs_a_single_code_generator(problem: Problem, toolchain: Toolch
     assert log.stat().st_size > 1 << 16 and log.read_bytes().endswith(b"\n")
 
 
+@pytest.mark.ci
 def test_thinlto_backends_use_the_policy_only_if_enabled(toolchain: Toolchain, place: Path) -> None:
     """They inline functions imported from other modules; clang >= 23 loads plugins in these backends, too."""
     blob = place / "inliner.mlgo"
@@ -127,6 +129,7 @@ def test_thinlto_backends_use_the_policy_only_if_enabled(toolchain: Toolchain, p
     assert read is not None and len(read.advice) >= _NUM_MODULES
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", ["full", "thin"])
 def test_every_link_replays_the_same_decisions(kind: str, toolchain: Toolchain, place: Path) -> None:
     load = f"--load-pass-plugin={inliner_plugin.inliner_plugin(toolchain)}"

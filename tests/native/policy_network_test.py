@@ -59,6 +59,7 @@ def test_logits_equal_numpys_for_any_network_shape(driver: Path, hidden: tuple[i
     np.testing.assert_allclose(driver_logits(driver, weights, features, tmp_path), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.ci
 def test_all_compilers_and_cpus_give_the_same_bits(driver: Path, tmp_path: Path) -> None:
     """A CPU without AVX2 runs other code."""
     older = build([DRIVER], tmp_path / "older", "clang++-22", "-O2", _WITHOUT_AVX2)
@@ -73,6 +74,7 @@ def test_all_compilers_and_cpus_give_the_same_bits(driver: Path, tmp_path: Path)
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("units", "hidden"),
     [(1, ()), (3, (5,)), (16, (17, 3)), (33, (64,)), pytest.param(256, (), marks=pytest.mark.slow)],

@@ -106,6 +106,7 @@ def test_another_layout_of_member_pointers_is_refused(target: str, toolchain: To
     assert "the register-allocation plugin needs x86-64" in errors[0]
 
 
+@pytest.mark.ci
 @pytest.mark.both_compilers
 def test_reported_default_decisions_give_the_plain_object(
     problem: Problem, corpus: Corpus, toolchain: Toolchain, library: Path, tmp_path: Path
@@ -121,6 +122,7 @@ def test_reported_default_decisions_give_the_plain_object(
     assert any(differs)
 
 
+@pytest.mark.ci
 @pytest.mark.both_compilers
 def test_other_decisions_give_the_object_of_llvms_channel(
     problem: Problem, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
@@ -176,6 +178,7 @@ def test_it_writes_a_log(problem: Problem, corpus: Corpus, toolchain: Toolchain,
     assert output.read_bytes() == _compiled(corpus.modules[0], None, problem, toolchain, tmp_path)
 
 
+@pytest.mark.ci
 @pytest.mark.both_compilers
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_policy_decides_in_the_compiler_as_it_does_over_the_channel(

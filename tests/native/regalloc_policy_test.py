@@ -113,6 +113,7 @@ def test_the_rebuilt_default_equals_pythons(num_candidates: int, driver: Path, t
     _check_rebuilt(specs, records, driver, tmp_path)
 
 
+@pytest.mark.ci
 def test_the_rebuilt_default_equals_pythons_on_real_decisions(
     evictions: Decisions, driver: Path, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def files(folder: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))}
 
 
+@pytest.mark.ci
 def test_a_copy_of_the_build(build_dir: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     before = files(build_dir), files(tmp_path / "source")
     program = CMakeProgram(build_dir, 2)
@@ -82,6 +83,7 @@ def test_a_copy_of_the_build(build_dir: Path, toolchain: Toolchain, tmp_path: Pa
     assert 0 < sizes["shapes"].default_bytes < together  # `often` is in two of them
 
 
+@pytest.mark.ci
 def test_an_installed_program_that_a_test_runs_is_a_main_target(toolchain: Toolchain, tmp_path: Path) -> None:
     source = make_small_project(tmp_path / "source")
     with (source / "CMakeLists.txt").open("a") as lists:
@@ -95,6 +97,7 @@ def test_an_installed_program_that_a_test_runs_is_a_main_target(toolchain: Toolc
     assert {size.name: size.role for size in sizes} == {"shapes": "main", "draw": "main", "shapes_test": "test"}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
 def test_options_reach_compiler_and_linker_as_they_are(generator: str, tmp_path: Path, toolchain: Toolchain) -> None:
     user = configure(make_small_project(tmp_path / "source"), tmp_path / "user", "-G", generator)
@@ -114,6 +117,7 @@ TOOLCHAIN_FILES = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("text", TOOLCHAIN_FILES.values(), ids=TOOLCHAIN_FILES.keys())
 def test_a_toolchain_file_that_sets_compilers(text: str, tmp_path: Path, toolchain: Toolchain) -> None:
     """The copy has other compilers, and everything else of the file; it may lie in the build folder."""
@@ -135,6 +139,7 @@ def test_a_toolchain_file_that_sets_compilers(text: str, tmp_path: Path, toolcha
     assert f" {toolchain.tool('llvm-ar')} " in f" {(copy.folder / 'CMakeFiles/rules.ninja').read_text()} "
 
 
+@pytest.mark.ci
 def test_an_interrupted_build_continues(tmp_path: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
     program = CMakeProgram(configure(make_small_project(tmp_path / "source"), tmp_path / "user"), 1)
     # The user's build was configured without it, so copies are, too.
@@ -152,6 +157,7 @@ def test_an_interrupted_build_continues(tmp_path: Path, toolchain: Toolchain, mo
     assert {target.name for target in program.targets(copy)} == {"shapes", "draw", "shapes_test"}
 
 
+@pytest.mark.ci
 def test_a_failed_build_names_the_error(tmp_path: Path, toolchain: Toolchain) -> None:
     source = make_small_project(tmp_path / "source")
     program = CMakeProgram(configure(source, tmp_path / "user"), 1)
@@ -169,6 +175,7 @@ def test_a_failed_build_names_the_error(tmp_path: Path, toolchain: Toolchain) ->
         program.prepare(variant(toolchain, tmp_path / "other", "-Oz"))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -37,6 +37,7 @@ int main(int argc, char **argv) { return twice(argc) + twice(argc * 7); }
 """
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("everywhere", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_no_target_is_larger(tmp_path: Path, everywhere: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "source"

@@ -39,6 +39,7 @@ def optimized(tmp_path: Path, clang: str, small: SmallAtSpeed = SMALL) -> tuple[
     return optimize(program, probe(clang), settings, small, lines.append), lines
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("clang", "check"),
     [("clang-22", None), pytest.param("clang-19", Benchmark.of(["linked/bench 300"]), marks=pytest.mark.slow)],

@@ -89,6 +89,7 @@ def test_a_benchmark_that_is_wrong_is_refused_before_the_search(tmp_path: Path) 
     assert not (tmp_path / "out" / "search").exists()
 
 
+@pytest.mark.ci
 def test_a_benchmark_that_does_not_run_the_program_has_no_profile(tmp_path: Path) -> None:
     with pytest.raises(BenchmarkError, match=r"the benchmark has recorded no profile in .*raw-profiles; it must run"):
         optimized(tmp_path, dataclasses.replace(SPEED, benchmark=Benchmark.of(["echo always the same"])))

@@ -177,6 +177,7 @@ def test_a_search_continues(interrupted: Interrupted, toolchain: Toolchain, driv
     assert verdict is not None and verdict.modules == ("objects/frames.o",)
 
 
+@pytest.mark.ci
 def test_no_module_is_named_for_what_is_not_in_the_objects(
     interrupted: Interrupted, toolchain: Toolchain, drivers: Compilers, tmp_path: Path
 ) -> None:

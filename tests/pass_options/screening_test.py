@@ -44,6 +44,7 @@ def pool(toolchain: Toolchain) -> Iterator[WorkerPool]:
         yield pool
 
 
+@pytest.mark.ci
 def test_what_changes_is_detected_and_measured_by_function(
     corpus: Corpus, pool: WorkerPool, toolchain: Toolchain, tmp_path: Path
 ) -> None:
@@ -93,6 +94,7 @@ def test_numbers_that_change_something_are_refined(toolchain: Toolchain) -> None
     assert worth_refining(detected, options) == [f"-min-jump-table-entries={n}" for n in (0, 1, 2, 8, 16)]
 
 
+@pytest.mark.ci
 def test_the_command(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
     flags = [f"--data_path={corpus.root}", f"--clang_path={clang_path}", f"--output_dir={tmp_path / 'out'}"]
     result = programs.run("compiler_opt.tools.screen_options", *flags, f"--option={FAST}", f"--option={NOTHING}")

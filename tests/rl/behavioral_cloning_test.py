@@ -62,6 +62,7 @@ def test_a_simple_rule_is_learnt() -> None:
     assert cloned.best["advised_rate"] == pytest.approx(13 / 20, abs=0.03)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("smoothing", [0.03, 0.2])
 def test_probabilities_are_the_smoothed_labels(smoothing: float) -> None:
     config = dataclasses.replace(CONFIG, label_smoothing=smoothing, num_epochs=60, patience=60)
@@ -87,6 +88,7 @@ def test_it_stops_early_and_keeps_the_best_epoch() -> None:
     assert ((logits[:, 1] > logits[:, 0]) == held_out.actions).mean() == cloned.best["accuracy"]
 
 
+@pytest.mark.ci
 def test_the_same_seed_learns_the_same() -> None:
     config = dataclasses.replace(CONFIG, num_epochs=2)
     first, second = clone(config).weights, clone(config).weights
@@ -108,6 +110,7 @@ def test_the_measured_loss_is_the_one_that_is_trained() -> None:
     assert cloner.clone(held_out, held_out).best["training_loss"] == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.ci
 def test_an_example_of_weight_two_counts_as_two() -> None:
     once, config = examples(1, 100), dataclasses.replace(CONFIG, num_epochs=1, batch_size=1000)
     doubled = np.arange(100) % 3 == 0
@@ -228,6 +231,7 @@ def noisy_trace(path: Path) -> Trace:
     return Trace(path)
 
 
+@pytest.mark.ci
 def test_a_teacher_decides_in_place_of_the_trace(tmp_path: Path) -> None:
     """The teacher observes noise, too, which does not matter to it, so it can be learned without."""
     trace, teacher = noisy_trace(tmp_path / "trace"), BinaryPolicy(clone().weights, name="teacher")

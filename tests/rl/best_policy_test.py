@@ -155,6 +155,7 @@ def test_a_run_that_is_worse_than_the_default_keeps_it(training: _Training, capl
     assert (written / "model.tflite").exists()
 
 
+@pytest.mark.ci
 def test_an_interrupted_run_keeps_the_best_policy(training: _Training, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "compiler_opt")
     always, default = _decider(1), _decider(None)

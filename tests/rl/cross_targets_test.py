@@ -44,6 +44,7 @@ def busy(architecture: str, toolchain: Toolchain, tmp_path_factory: pytest.TempP
     return make_embedded_corpus(directory, str(toolchain.clang), sources, target=target, level="O2")
 
 
+@pytest.mark.ci
 def test_inlining_by_default_is_plain_compilation_by_both_ways(
     small: Corpus, architecture: str, toolchain: Toolchain, tmp_path: Path
 ) -> None:

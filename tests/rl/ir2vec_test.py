@@ -77,6 +77,7 @@ def place(clang: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.ci
 def test_each_step_knows_the_vocabulary(place: Path) -> None:
     expected = read_vocabulary(place / "ir2vec.json").sha256
     assert json.loads((place / "trace.meta.json").read_text())["toolchain"]["ir2vec_vocabulary"] == expected
@@ -113,6 +114,7 @@ def test_a_run_tells_vocabularies_apart(place: Path) -> None:
     assert len({training_run.fingerprint(tuple(quantiles), quantiles, given) for given in (one, other, None)}) == 3
 
 
+@pytest.mark.ci
 def test_the_policy_is_evaluated(place: Path, clang: str) -> None:
     data, policy = f"--data_path={place / 'corpus'}", f"--policy_path={place / 'training' / 'policy'}"
     arguments = (data, policy, f"--output_dir={place / 'evaluation'}", "--baselines=never")

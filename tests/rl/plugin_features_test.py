@@ -79,6 +79,7 @@ def test_only_the_trace_needs_the_setting(clang_path: str, place: Path, tmp_path
             export_policy(policy_dir, tmp_path / "forms", ["native", form])
 
 
+@pytest.mark.ci
 def test_the_vocabulary_chooses_among_them(clang_path: str, place: Path, tmp_path: Path) -> None:
     """A network observes those features of which the vocabulary has a file; asking for others is an error."""
     vocabulary = tmp_path / "vocabulary"

@@ -80,6 +80,7 @@ def place(problem: problems.Problem, toolchain: Toolchain, tmp_path_factory: pyt
     return place
 
 
+@pytest.mark.ci
 def test_each_step_leaves_what_it_should(problem: problems.Problem, place: Path, toolchain: Toolchain) -> None:
     about = json.loads((place / "trace.meta.json").read_text())
     assert (about["problem"], about["toolchain"]) == (problem.name, toolchain.identity())

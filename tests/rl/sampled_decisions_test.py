@@ -78,6 +78,7 @@ def test_a_bounded_number_of_decisions_each_with_its_own_columns() -> None:
     np.testing.assert_array_equal(batch.is_last, np.append(np.diff(rollouts) > 0, True))
 
 
+@pytest.mark.ci
 def test_every_decision_is_as_likely() -> None:
     counts = np.zeros(40)
     for seed in range(400):

@@ -53,6 +53,7 @@ def by_module(batches: list[TraceBatch]) -> dict[str, dict[str, np.ndarray]]:
     return result
 
 
+@pytest.mark.ci
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(

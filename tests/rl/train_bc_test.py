@@ -87,6 +87,7 @@ def cloned(trace: Path) -> "tuple[Path, subprocess.CompletedProcess[str]]":
     return place / "run", result
 
 
+@pytest.mark.ci
 def test_traces_of_other_tools_are_cloned_with_the_vocabulary_that_ships(
     cloned: "tuple[Path, subprocess.CompletedProcess[str]]",
 ) -> None:

@@ -213,6 +213,7 @@ def test_interrupted_it_decides_as_if_it_had_not_been(tmp_path: Path) -> None:
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("options", [(), pytest.param((_AHEAD,), marks=pytest.mark.slow)])
 def test_interrupted_it_leaves_the_policy_so_far_and_says_how_far_it_is(
     options: tuple[str, ...], tmp_path: Path

@@ -48,6 +48,7 @@ def _bytes_of(half: str, rollout: Rollout[ObjectSizes]) -> int:
     return sum(num_bytes for name, num_bytes in rollout.measurement.functions.items() if half in name)
 
 
+@pytest.mark.ci
 def test_one_compile_tells_what_each_flip_saves(module: Module, toolchain: Toolchain) -> None:
     base = _compile(module, toolchain, Decisions())
     assert base.measurement is not None and base.trajectory is not None

@@ -92,6 +92,7 @@ def _functions(pool: WorkerPool, corpus: Corpus, options: FunctionOptions) -> di
     return found
 
 
+@pytest.mark.ci
 def test_the_compiler_finds_what_one_compilation_with_each_set_finds(corpus: Corpus, pool: WorkerPool) -> None:
     by_set = [_functions(pool, corpus, FunctionOptions(MENU, default=number)) for number in range(len(MENU))]
     best = {key: min(sizes[key] for sizes in by_set) for key in by_set[0]}

@@ -112,6 +112,7 @@ _CHOICES = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "choice", [pytest.param(each, marks=() if each in ("shared", "all") else pytest.mark.slow) for each in _CHOICES]
 )

@@ -31,6 +31,7 @@ def place_fixture(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.ci
 def test_from_loose_bitcode_to_numbers(place: Path) -> None:
     for name in ("one", "two"):
         said = run(

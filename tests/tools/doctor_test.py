@@ -24,6 +24,7 @@ def doctor(way: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_to_start_it(way: str, clang_path: str) -> None:
     result = doctor(way, "--clang_path", clang_path)
@@ -41,6 +42,7 @@ def test_help_shows_its_own_flags(way: str) -> None:
     assert "--clang_path" in result.stdout and "Shows the capabilities" in result.stdout
 
 
+@pytest.mark.ci
 def test_json(clang_path: str) -> None:
     result = doctor("verb", "--clang_path", clang_path, "--json")
     assert result.returncode == 0, result.stderr
@@ -50,6 +52,7 @@ def test_json(clang_path: str) -> None:
     assert "Ready:" in result.stderr
 
 
+@pytest.mark.ci
 def test_an_unusable_compiler_is_status_2(tmp_path: Path) -> None:
     clang = tmp_path / "clang"
     clang.write_text("#!/bin/sh\necho clang version 17.0.0\n")

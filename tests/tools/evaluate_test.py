@@ -221,6 +221,7 @@ def test_a_policy_for_other_features_is_refused(corpus: Corpus, clang_path: str,
     assert "number_of_moons" in error
 
 
+@pytest.mark.ci
 def test_starts_without_tensorflow() -> None:
     code = "import sys, compiler_opt.tools.evaluate; sys.exit('tensorflow' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -18,6 +18,7 @@ def _run(program: str, *arguments: str) -> str:
     return result.stdout
 
 
+@pytest.mark.ci
 def test_a_policy_of_one_feature(clang_path: str, tmp_path: Path) -> None:
     sources = tmp_path / "sources"
     sources.mkdir()

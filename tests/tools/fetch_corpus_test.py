@@ -19,6 +19,7 @@ def test_the_list_names_every_project_and_licence() -> None:
         assert project.licence in result.stdout
 
 
+@pytest.mark.ci
 def test_the_cost_is_printed_before_the_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))

@@ -76,6 +76,7 @@ def of_module(batch: TraceBatch, module: str) -> tuple[dict[str, np.ndarray], np
     return {name: values[part] for name, values in batch.features.items()}, batch.action[part]
 
 
+@pytest.mark.ci
 def test_replaying_a_trace_gives_the_plain_object_and_the_same_features(
     output: Path, corpus: Corpus, toolchain: Toolchain, tmp_path: Path
 ) -> None:
@@ -125,6 +126,7 @@ def test_the_description_of_the_trace(output: Path, toolchain: Toolchain) -> Non
     assert (about["num_modules"], about["num_contexts"], about["failed_modules"]) == (4, 3, [])
 
 
+@pytest.mark.ci
 def test_the_decisions_of_a_policy_are_recorded(
     corpus: Corpus, toolchain: Toolchain, policy_path: Path, tmp_path: Path
 ) -> None:

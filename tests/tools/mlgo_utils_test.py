@@ -31,6 +31,7 @@ def names_of(corpus: Path) -> list[str]:
     return [module.name for module in Corpus.load(corpus).modules]
 
 
+@pytest.mark.ci
 def test_the_demos_extract_the_modules_that_their_filters_keep(tmp_path: Path) -> None:
     entries = []
     for level in ("O0", "O2", "O3", "Os", "Oz"):
@@ -70,6 +71,7 @@ def link_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.ci
 def test_a_thinlto_corpus_compiles_with_options_of_the_driver(link: Path, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus"
     _, said = run(

@@ -337,6 +337,7 @@ def test_without_cmake(wrong: Path, tmp_path: Path) -> None:
     assert re.search(r"error: cmake: no such program \(/gone/\S+ is gone\); install the package cmake", result.stderr)
 
 
+@pytest.mark.ci
 def test_without_any_clang(wrong: Path, tmp_path: Path) -> None:
     """The build's compiler cannot run policies, and there is no other."""
     code = "import functools, compiler_opt.llvm.toolchain as t; "

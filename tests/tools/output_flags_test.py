@@ -29,6 +29,7 @@ def run(place: Path, tool: str, *arguments: str) -> "subprocess.CompletedProcess
     return result
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("tool", "arguments", "file", "text"),
     [

@@ -130,6 +130,7 @@ def test_headroom(corpus: Corpus, clang_path: str, tmp_path: Path) -> None:
     assert "compiles a module" in result.stderr
 
 
+@pytest.mark.ci
 def test_decisions_that_make_a_target_larger_are_dropped(corpus: Corpus, toolchain: Toolchain, tmp_path: Path) -> None:
     modules = corpus.modules
     with WorkerPool(toolchain, PROBLEM, 2) as pool:

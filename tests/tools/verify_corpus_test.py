@@ -23,6 +23,7 @@ def place_fixture(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.ci
 def test_identical_and_missing_objects(place: Path) -> None:
     where = (f"--data_path={place / 'corpus'}", f"--original_dir={place / 'build'}")
     output = place / "out" / "found.json"

@@ -98,6 +98,7 @@ def test_a_result_counts_though_other_runs_have_made_room_in_the_cache(
     assert answer.refusal is None and pickle.loads(answer.content).failure is None  # noqa: S301
 
 
+@pytest.mark.ci
 def test_the_exit_of_the_worker_process_is_told(
     node: NodeWorker, newest: Toolchain, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

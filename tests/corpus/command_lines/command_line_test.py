@@ -171,6 +171,7 @@ def test_the_command() -> None:
     ]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("options", lines(BUILDS))
 def test_the_object_is_the_one_that_the_build_made(clang_path: str, options: str, tmp_path: Path) -> None:
     (tmp_path / "a.cc").write_text(SOURCE)

@@ -59,6 +59,7 @@ def test_no_code_of_the_archive_runs(local_pip: Path, tmp_path: Path, kind: str)
     assert hashlib.sha256(path.read_bytes()).hexdigest() == archive.sha256
 
 
+@pytest.mark.ci
 def test_the_cache_is_used_and_repaired(local_pip: Path, tmp_path: Path) -> None:
     archive = make_archive(local_pip, {"setup.py": "", "a.c": "int a;"})
     path = archives.fetch(archive, tmp_path / "cache")
@@ -84,6 +85,7 @@ def test_an_archive_that_does_not_exist_is_named(local_pip: Path, tmp_path: Path
         archives.fetch(Archive("nothing", "1.0", "0" * 64), tmp_path / "cache")
 
 
+@pytest.mark.ci
 def test_a_real_archive_comes_through_pip(tmp_path: Path) -> None:
     check_claims("fasttext", tmp_path, tmp_path)
     assert (tmp_path / "fasttext" / "src" / "fasttext.cc").is_file()

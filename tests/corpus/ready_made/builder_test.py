@@ -102,6 +102,7 @@ def test_a_module_compiles_to_what_the_plain_compiler_makes(known: Manifest, cla
     assert again.read_bytes() == (tmp_path / "plain.o").read_bytes()
 
 
+@pytest.mark.ci
 def test_the_corpus_does_not_depend_on_its_folder(known: Manifest, clang_path: str, tmp_path: Path) -> None:
     one = build(known, clang_path, tmp_path, "one")["train"]
     two = build(known, clang_path, tmp_path, "two/deeper", num_workers=1)["train"]
@@ -110,6 +111,7 @@ def test_the_corpus_does_not_depend_on_its_folder(known: Manifest, clang_path: s
     assert all((one / file).read_bytes() == (two / file).read_bytes() for file in files)
 
 
+@pytest.mark.ci
 def test_what_is_complete_is_kept_and_what_changed_is_made_again(
     known: Manifest, clang_path: str, tmp_path: Path
 ) -> None:
@@ -128,12 +130,14 @@ def test_what_is_complete_is_kept_and_what_changed_is_made_again(
     assert len(Corpus.load(corpora["train"]).modules) == 4
 
 
+@pytest.mark.ci
 def test_another_compiler_makes_all_again(known: Manifest, tmp_path: Path) -> None:
     corpora = build(known, "clang-22", tmp_path)
     build(known, "clang-19", tmp_path)
     assert (Corpus.load(corpora["train"]).compiler_version() or (0,))[0] == 19
 
 
+@pytest.mark.ci
 def test_a_source_that_does_not_compile_is_named(known: Manifest, clang_path: str, tmp_path: Path, cache: Path) -> None:
     broken = make_project("green", cache, {**FILES, "lib/two.cc": "int f( {\n"})
     with pytest.raises(
@@ -149,6 +153,7 @@ class _StoppedError(Exception):
     """Interrupts a build."""
 
 
+@pytest.mark.ci
 def test_what_was_compiled_before_an_end_is_kept_and_makes_the_same_corpus(
     known: Manifest, clang_path: str, tmp_path: Path
 ) -> None:
@@ -177,6 +182,7 @@ def test_what_was_compiled_before_an_end_is_kept_and_makes_the_same_corpus(
         assert all((whole[split] / file).read_bytes() == (corpora[split] / file).read_bytes() for file in files)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("lost", [b"", bytes(64)], ids=["empty", "zeros"])
 def test_files_that_a_loss_of_power_emptied_are_made_again(lost: bytes, known: Manifest, tmp_path: Path) -> None:
     def stop(_name: str, done: int, _total: int) -> None:
@@ -204,6 +210,7 @@ def test_files_that_a_loss_of_power_emptied_are_made_again(lost: bytes, known: M
     assert len(Corpus.load(corpora["train"]).modules) == 4
 
 
+@pytest.mark.ci
 def test_the_plan_is_announced_before_the_build(known: Manifest, clang_path: str, tmp_path: Path, cache: Path) -> None:
     sizes = {"red": (100, 3), "green": (20, 4), "blue": (3, 5)}
     projects = {
@@ -289,6 +296,7 @@ def test_the_users_own_files_are_safe(known: Manifest, clang_path: str, tmp_path
     assert precious.read_text() == "important"
 
 
+@pytest.mark.ci
 def test_another_target(known: Manifest, clang_path: str, tmp_path: Path) -> None:
     """The target's headers are not needed, since no source here includes any."""
     elsewhere = msgspec.structs.replace(known.projects["green"], architectures=("x86_64", "s390x"))
@@ -339,6 +347,7 @@ build(Manifest(projects, {{"tiny": {{"train": ("red", "green"), "held_out": ("bl
 """
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("signal_number", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT])
 def test_a_build_that_is_killed_can_be_repeated(signal_number: int, tmp_path: Path, cache: Path) -> None:
     root = str(Path(__file__).parents[3])

@@ -104,6 +104,7 @@ def model_fixture(newest: Toolchain) -> Ir2NativeModel:
     return train(made_up(), newest, SETTINGS, {"made": "up"})
 
 
+@pytest.mark.ci
 def test_a_tiny_training_learns(model: Ir2NativeModel) -> None:
     """Sizes that are halved where `c` is set: the linear stage cannot know, its corrections do."""
     other = made_up(seed=1)

@@ -1,6 +1,7 @@
 """Trees learn what depends on order and on events, which histograms do not see."""
 
 import numpy as np
+import pytest
 
 from compiler_opt.cost_models.errors import relative_errors
 from compiler_opt.cost_models.throughput.baselines import LinearHistogram
@@ -37,6 +38,7 @@ def test_learns_dependences() -> None:
     assert error < 0.05 < relative_errors(LinearHistogram(train, cycles).predict(test), expected).mean()
 
 
+@pytest.mark.ci
 def test_learns_from_events_and_that_they_are_unknown() -> None:
     blocks, depths = blocks_and_depths(600, 2)
     events = np.random.default_rng(3).choice([0.0, 4.0, np.nan], 600)

@@ -68,6 +68,7 @@ def test_blocks_lie_where_the_symbols_say(tmp_path: Path, newer: Toolchain) -> N
             assert each.block.module == "mine/bench"
 
 
+@pytest.mark.ci
 def test_counts_are_those_of_the_source(tmp_path: Path, newer: Toolchain) -> None:
     program = built(tmp_path, PROGRAM, *OPTIONS)
     profiler, benchmark = Profiler(tmp_path / "out", newer, Decoder()), Benchmark.of(["./bench 1000"])
@@ -95,6 +96,7 @@ def test_files_of_earlier_versions_are_found(tmp_path: Path) -> None:
     assert found == ProgramProfile((), 3, 0.5, 0.25, 2)
 
 
+@pytest.mark.ci
 def test_samples_of_elsewhere_become_times(tmp_path: Path, newer: Toolchain) -> None:
     program = built(tmp_path, PROGRAM, *OPTIONS)
     cold = next(each for each in read_program(program, newer) if each.block.function == "cold")
@@ -111,6 +113,7 @@ def test_samples_of_elsewhere_become_times(tmp_path: Path, newer: Toolchain) -> 
         profiler.profile(other, "m", Benchmark.of(["./other 10"]), tmp_path, how)
 
 
+@pytest.mark.ci
 def test_refuses_programs_that_cannot_be_profiled(tmp_path: Path, newer: Toolchain) -> None:
     profiler = Profiler(tmp_path / "out", newer, Decoder())
     bench = built(tmp_path, PROGRAM, *OPTIONS)

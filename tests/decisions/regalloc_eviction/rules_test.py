@@ -188,6 +188,7 @@ _counts = st.lists(st.integers(0, 2), min_size=_PLACES, max_size=_PLACES)
 _weights = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, float("inf"), _NAN]), min_size=_PLACES, max_size=_PLACES)
 
 
+@pytest.mark.ci
 @settings(max_examples=400)
 @given(
     st.fixed_dictionaries(
@@ -235,6 +236,7 @@ def test_choices_are_legal(values: list[float], mask: list[bool], columns: dict[
     assert mask[chosen]
 
 
+@pytest.mark.ci
 def test_the_initial_parameters_mostly_decide_as_the_compiler(
     busy: Corpus, toolchain: Toolchain, tmp_path: Path
 ) -> None:

@@ -63,6 +63,7 @@ def _slow(*values: object) -> object:
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("runs", "algorithm", "bindings", "metric"),
     [

@@ -50,6 +50,7 @@ def _set_later_rate(learner: NetworkLearner) -> None:
         learner.set_progress(0.5)
 
 
+@pytest.mark.ci
 def test_the_same_seed_learns_the_same_and_resumes(
     make: Callable[[CategoricalHead], NetworkLearner], tmp_path: Path
 ) -> None:

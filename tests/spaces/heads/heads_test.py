@@ -78,6 +78,7 @@ def test_the_candidates_network_equals_numpys() -> None:
     np.testing.assert_allclose(probabilities, np.exp(log_softmax(expected)), atol=1e-5)
 
 
+@pytest.mark.ci
 def test_reinforcement_finds_the_cheapest_candidate() -> None:
     head, rng = _candidates_head(), np.random.default_rng(0)
     learner = ppo.PPOLearner(head, "index", _NETWORK, PPOConfig(learning_rate=0.01, minibatch_size=256), seed=1)

@@ -69,6 +69,7 @@ def test_another_register_allocator_runs_what_was_carried(tmp_path: Path, newer:
     assert match_profile(base, basic).counts == pytest.approx(basic.counts)
 
 
+@pytest.mark.ci
 def test_refuses_what_cannot_be_compared(tmp_path: Path, newer: Toolchain) -> None:
     built(tmp_path / "base", PROGRAM, *OPTIONS)
     built(tmp_path / "other", PROGRAM.replace("77", "78"), *OPTIONS)

@@ -51,6 +51,7 @@ def _train(learner: DQNLearner, head: CategoricalHead, iterations: int, rng: np.
     return metrics
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ["binary", "masked"])
 def test_it_learns_a_rule(name: str) -> None:
     head, rng = _head(name), np.random.default_rng(0)
@@ -62,6 +63,7 @@ def test_it_learns_a_rule(name: str) -> None:
     assert metrics["loss"] < 0.9 and metrics["entropy"] > 0
 
 
+@pytest.mark.ci
 def test_values_are_the_expected_rewards() -> None:
     """In episodes of one step: the mean of rewards, whatever follows."""
     head, rng = binary_head(), np.random.default_rng(0)
@@ -74,6 +76,7 @@ def test_values_are_the_expected_rewards() -> None:
     np.testing.assert_allclose(values, [-0.3, 0.7], atol=0.1)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("double", [False, True])
 def test_values_include_what_follows(double: bool) -> None:
     """Four decisions of reward 1 each: 1 + 1/2 + 1/4 + 1/8 is what the first is worth, 1 the last."""

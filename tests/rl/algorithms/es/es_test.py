@@ -75,6 +75,7 @@ def test_ranks_are_among_gains_and_losses() -> None:
     assert centred_ranks(np.array([1.0, 1.0])).tolist() == pytest.approx([1 / 3, 1 / 3])
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("name", "optimizer"), [*((name, "adam") for name in HEADS), ("binary", "trust_region")])
 def test_it_finds_a_rule(name: str, optimizer: str) -> None:
     search = _search(name, optimizer=optimizer)

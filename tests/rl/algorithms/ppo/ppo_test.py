@@ -52,6 +52,7 @@ def _batch(learner: ppo.PPOLearner, rng: np.random.Generator, size: int = 2000) 
     return Batch(observations, actions, log_probs, advantages, advantages, ones, np.ones(size, bool))
 
 
+@pytest.mark.ci
 def test_it_learns_a_rule() -> None:
     learner, rng = _learner(), np.random.default_rng(0)
     for _ in range(15):
@@ -73,6 +74,7 @@ def test_the_tensorflow_network_is_the_numpy_network() -> None:
     np.testing.assert_allclose(distribution.logits.numpy(), BinaryPolicy(learner.weights()).logits(features), atol=1e-5)
 
 
+@pytest.mark.ci
 def test_the_value_network_learns_returns() -> None:
     learner, rng = _learner(value_pred_loss_coef=1.0), np.random.default_rng(0)
     for _ in range(30):
@@ -105,6 +107,7 @@ def test_the_gradient_is_that_of_our_advantages() -> None:
         np.testing.assert_allclose(2 * once, twice, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("term", ["advantages", "entropy_regularization", "kl_to_start"])
 def test_decisions_count_by_their_weight(term: str) -> None:
     entropy, kl = (0.5 if term == name else 0.0 for name in ("entropy_regularization", "kl_to_start"))
@@ -130,6 +133,7 @@ def test_the_gradient_stops_where_the_ratio_is_clipped() -> None:
     assert np.abs(learner.gradients(bad)[-1]).max() > 0
 
 
+@pytest.mark.ci
 def test_decisions_of_an_older_policy_count_by_their_importance() -> None:
     learner, rng = _learner(entropy_regularization=0.0), np.random.default_rng(3)
     old = _batch(learner, rng, 4000)
@@ -151,6 +155,7 @@ def test_decisions_of_an_older_policy_count_by_their_importance() -> None:
     np.testing.assert_allclose(learner.gradients(corrected)[-1], expected, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.ci
 def test_the_policy_is_drawn_towards_its_start() -> None:
     from compiler_opt.spaces.heads import networks
 
@@ -174,6 +179,7 @@ def test_the_policy_is_drawn_towards_its_start() -> None:
         _learner(kl_to_start=0.5)
 
 
+@pytest.mark.ci
 def test_the_kl_penalty_is_that_of_the_policy_that_decided() -> None:
     from compiler_opt.spaces.heads import networks
 
@@ -214,6 +220,7 @@ def test_an_untrained_value_network_is_refused() -> None:
         ALGORITHM.build(cast(TrainingRun, None), configs)
 
 
+@pytest.mark.ci
 def test_a_pass_over_a_large_iteration_is_bounded() -> None:
     learner, rng = _learner(max_decisions=100), np.random.default_rng(0)
     batch = _batch(learner, rng, 300)

@@ -28,6 +28,7 @@ def _train(learner: ReinforceLearner, head: Head, iterations: int, rng: np.rando
     return metrics
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("name", "learning_rate", "entropy", "iterations"),
     [("binary", 0.01, 0.01, 25), ("masked", 0.02, 0.01, 10), ("continuous", 0.003, 0.01, 10)],
@@ -64,6 +65,7 @@ def test_the_gradient_is_that_of_the_paper() -> None:
     np.testing.assert_allclose(learner.weights().biases[-1] - before.biases[-1], each.mean(axis=0), rtol=1e-3)
 
 
+@pytest.mark.ci
 def test_the_value_network_is_a_baseline() -> None:
     """Returns that depend on the observation alone change nothing once the value network knows them."""
     head, rng = binary_head(), np.random.default_rng(0)
@@ -75,6 +77,7 @@ def test_the_value_network_is_a_baseline() -> None:
     assert quality(head, learner.weights()) > 0.85
 
 
+@pytest.mark.ci
 def test_odd_batches() -> None:
     head, rng = binary_head(), np.random.default_rng(0)
     learner = _learner(head, minibatch_size=160, entropy_regularization=0.0)
