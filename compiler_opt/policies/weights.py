@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -170,6 +170,18 @@ class NetworkWeights:
         kernels = (*self.kernels[:-1], self.kernels[-1] * np.float32(factor))
         biases = (*self.biases[:-1], self.biases[-1] * np.float32(factor))
         return dataclasses.replace(self, kernels=kernels, biases=biases)
+
+    def reordered(self, features: Sequence[str]) -> "NetworkWeights":
+        """The same network with its inputs in another order; `features` are its own."""
+        places = [self.features.index(name) for name in features]
+        rows = [len(TRANSFORMS) * place + number for place in places for number in range(len(TRANSFORMS))]
+        kernels, lstm = self.kernels, self.lstm
+        if lstm is None:
+            kernels = (kernels[0][rows], *kernels[1:])
+        else:
+            lstm = dataclasses.replace(lstm, kernel=lstm.kernel[rows])
+        quantiles = tuple(self.quantiles[place] for place in places)
+        return dataclasses.replace(self, features=tuple(features), quantiles=quantiles, kernels=kernels, lstm=lstm)
 
     def with_margin(self, margin: float | None) -> "NetworkWeights":
         """The same network with another margin; itself for None. Raises PolicyError if the margin is out of range."""

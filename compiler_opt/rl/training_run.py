@@ -140,12 +140,9 @@ class TrainingRun:
         if not directory:
             return None
         weights = NetworkWeights.load(pretrained.folder(directory))
-        if weights.features != self.head.features:
-            odd = sorted(set(weights.features) ^ set(self.head.features))
-            raise PolicyError(
-                f"{directory}: its features are not the vocabulary's; they differ in: {', '.join(odd) or 'order'}"
-            )
-        return weights
+        if odd := sorted(set(weights.features) ^ set(self.head.features)):
+            raise PolicyError(f"{directory}: its features are not the vocabulary's; they differ in: {', '.join(odd)}")
+        return weights.reordered(self.head.features)  # a combined policy has those of its rules last
 
     def _find_shared(self, measured: str, modules: Sequence[Module]) -> FindShared:
         """Finds the file that runs share of what is measured of modules, whatever their folder."""

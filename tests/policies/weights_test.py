@@ -71,6 +71,20 @@ def test_the_lstm_survives_the_disk_and_is_part_of_the_checksum(tmp_path: Path) 
     assert "| lstm units | 3 |" in weights.card().to_markdown()
 
 
+@pytest.mark.parametrize("units", [0, 3])
+def test_inputs_in_another_order_give_the_same_outputs(units: int) -> None:
+    weights = recurrent(_weights(7), units) if units else _weights(7)
+    order = np.array([3, 0, 4, 2, 1])
+    again = weights.reordered([weights.features[place] for place in order])
+    assert again.features == ("f3", "f0", "f4", "f2", "f1")
+    for place, quantiles in zip(order, again.quantiles, strict=True):
+        np.testing.assert_array_equal(quantiles, weights.quantiles[place])
+    inputs = np.random.default_rng(0).random((20, 5, 3)).astype(np.float32)
+    outputs = again.forward(inputs[:, order].reshape(20, -1))
+    np.testing.assert_allclose(outputs, weights.forward(inputs.reshape(20, -1)), rtol=1e-5, atol=1e-6)
+    assert again.reordered(weights.features).checksum() == weights.checksum()
+
+
 def test_an_lstm_that_does_not_fit_is_refused() -> None:
     good = recurrent(_weights(7), 3)
     assert good.lstm is not None

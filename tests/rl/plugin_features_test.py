@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from compiler_opt import pretrained
 from compiler_opt import problem as problems
 from compiler_opt.deploy.deployment import deploy
 from compiler_opt.deploy.policies import PolicyRequest
@@ -77,6 +79,29 @@ def test_only_the_trace_needs_the_setting(clang_path: str, place: Path, tmp_path
     for form in ("tflite", "aot", "release_model"):
         with pytest.raises(PolicyError, match=rf"computes \(caller_linkage, .*exported in the format {form}; expected"):
             export_policy(policy_dir, tmp_path / "forms", ["native", form])
+
+
+@pytest.mark.ci
+def test_training_goes_on_from_the_policy_that_ships(clang_path: str, place: Path, tmp_path: Path) -> None:
+    """Its rules observe the features that are its last inputs, but not the compiler's last ones."""
+    shipped, policy_dir = pretrained.load("inlining-Oz-plugin"), tmp_path / "training" / "policy"
+    shape = f"--gin_bindings=network.fc_layer_params={tuple(len(bias) for bias in shipped.biases[:-1])}"
+    start = ("--warmstart_policy_dir=pretrained:inlining-Oz-plugin", shape)
+    data = (f"--clang_path={clang_path}", f"--data_path={place / 'corpus'}")
+    run(
+        "rl/train_locally",
+        *data,
+        f"--output_dir={tmp_path / 'training'}",
+        *start,
+        *_TRAIN,
+        "--gin_bindings=train_eval.num_iterations=0",
+    )
+    trained = NetworkWeights.load(policy_dir)
+    assert trained.features != shipped.features
+    again = trained.reordered(shipped.features)
+    for name in ("quantiles", "kernels", "biases"):
+        for one, other in zip(getattr(again, name), getattr(shipped, name), strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.ci
