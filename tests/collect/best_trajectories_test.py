@@ -161,6 +161,7 @@ def test_columns_and_reward_are_checked(changes: dict[str, object]) -> None:
         _with(_FIRST, **changes)
 
 
+@pytest.mark.ci
 def test_the_command_merges(tmp_path: Path) -> None:
     for name, reward in (("one", 0.1), ("two", 0.2)):
         store = BestTrajectories(tmp_path / name)

@@ -40,6 +40,7 @@ def _cost(module: Module, policy: Policy | None, problem: Problem[ObjectCode, No
     return math.fsum(len(block) * times for block, times in zip(code.codes, code.frequencies.tolist(), strict=True))
 
 
+@pytest.mark.ci
 def test_the_command_takes_it_by_module_and_name(toolchain: Toolchain, tmp_path: Path) -> None:
     (tmp_path / "my_costs.py").write_text(OWN)
     (tmp_path / "corpus").mkdir()

@@ -116,6 +116,7 @@ def test_the_saved_model_decides_as_numpy(policy_dir: Path, evictions: Decisions
     assert found == {spec.name: (list(spec.shape), tf.as_dtype(spec.dtype)) for spec in _EVICTION.features} | training
 
 
+@pytest.mark.ci
 def test_tflite_decides_as_numpy(policy_dir: Path, evictions: Decisions, weights: NetworkWeights) -> None:
     check_decisions(evictions, weights, _tflite_advice(policy_dir, _EVICTION, _batches(evictions)))
 

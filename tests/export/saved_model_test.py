@@ -138,6 +138,7 @@ def test_all_forms_decide_alike_a_hundred_thousand_times(toolchain: Toolchain, t
     _check_all_agree(weights, tmp_path / "policy", observations, tmp_path)
 
 
+@pytest.mark.ci
 @_ONE_COMPILER
 def test_tflite_decides_alike(weights: NetworkWeights, policy_dir: Path, observations: dict[str, np.ndarray]) -> None:
     _, decide = _interpreter((policy_dir / "model.tflite").read_bytes())

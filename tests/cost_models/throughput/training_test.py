@@ -124,6 +124,7 @@ def _damage(folder: Path, model: ThroughputModel) -> None:
         ThroughputModel.load(folder)
 
 
+@pytest.mark.ci
 def test_interrupted_before_an_epoch_is_done(tmp_path: Path) -> None:
     def interrupt(loss: float) -> None:
         raise KeyboardInterrupt
